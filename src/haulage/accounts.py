@@ -1,0 +1,78 @@
+"""Who the configured keys stand for, read again when the file changes: a banned key is refused at once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from haulage.config import KeySettings, Settings, read_keys
+from haulage.core.errors import ConfigInvalid
+from haulage.core.requester import Requester
+
+OPERATOR_KEY = "operator"  # the name under which the command line's requester is frozen
+
+
+class Accounts:
+    """The accounts of ``[keys.NAME]`` and ``[operator]``, and of a host that was asked to tell."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        """Start with what the settings say."""
+        self._path = settings.path
+        self._environ = environ
+        self._keys = settings.keys
+        self._operator = settings.operator
+        self._stamp = self._look()
+        self._host: Callable[[Requester], Requester] | None = None
+
+    def ask_host(self, function: Callable[[Requester], Requester]) -> None:
+        """Ask this function about accounts that no key stands for."""
+        self._host = function
+
+    def find(self, text: str) -> Requester | None:
+        """The requester of a bearer key, or None. Every key is compared, so time tells nothing."""
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        found: str | None = None
+        for name, key in self._current().items():
+            if hmac.compare_digest(key.hash, digest):
+                found = name
+        if found is None:
+            return None
+        return self.named(found, session=f"key {digest}")
+
+    def named(self, name: str, *, session: str = "") -> Requester | None:
+        """The requester of a key by its name in the configuration, as it is today."""
+        key = self._current().get(name)
+        if key is None:
+            return None
+        return Requester(key.tenant, key.account, frozenset(key.grants), session, key.banned, name)
+
+    def standing(self, asked: Requester) -> Requester:
+        """A requester as it is today: with the grants of now, or banned when its key is gone."""
+        if asked.key is None:
+            return asked if self._host is None else self._host(asked)
+        self._current()
+        today = self._operator if asked.key == OPERATOR_KEY else self.named(asked.key)
+        if today is None or (today.tenant, today.account) != (asked.tenant, asked.account):
+            return replace(asked, grants=frozenset(), banned=True)
+        return replace(today, session=asked.session)
+
+    def _current(self) -> Mapping[str, KeySettings]:
+        stamp = self._look()
+        if stamp != self._stamp and self._path is not None:
+            self._stamp = stamp
+            try:
+                self._keys, self._operator = read_keys(self._path, self._environ)
+            except (ConfigInvalid, OSError):
+                return self._keys  # A file that is being edited: what held before still holds.
+        return self._keys
+
+    def _look(self) -> tuple[int, int] | None:
+        if self._path is None:
+            return None
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size

@@ -1,0 +1,258 @@
+"""Haulage: from settings to store, artifacts, catalogue and doors. The only place where they are tied together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from haulage import __version__
+from haulage.accounts import Accounts
+from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.config import Settings, load
+from haulage.core import events
+from haulage.core.catalogue import Catalogue, Column, Dataset
+from haulage.core.errors import ConfigInvalid
+from haulage.core.limits import BuildLimits
+from haulage.core.ports import Source
+from haulage.core.requester import Requester
+from haulage.exports.access import Standing, access_at_run
+from haulage.exports.expire import ExportSweep
+from haulage.exports.life import ExportRun
+from haulage.exports.request import Exports
+from haulage.exports.signature import parameters_of
+from haulage.sources import open_source
+from haulage.stores.open import Store, open_store
+from haulage.telemetry.log import log
+from haulage.worker.supervisor import Supervisor
+from haulage.worker.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from haulage.web.app import Authenticate
+
+Function = Callable[..., str]
+
+
+class Haulage:
+    """One Haulage: its settings, its store and artifacts, and the services on them.
+
+    Args:
+        settings: from ``haulage.toml`` (``Haulage.from_toml``) or made by hand.
+        environ: where ``HAULAGE_*`` and ``env:NAME`` are read from when keys are read again.
+        observe: told of everything that happens; writes log lines by default.
+
+    Raises:
+        ConfigInvalid: the settings cannot work; every fault at once.
+        SchemaMismatch: the store's schema is not this version's; the message says which command helps.
+        StoreUnavailable: the store cannot be opened.
+
+    Attributes:
+        exports: the export service, the same as behind HTTP.
+        catalogue: the datasets.
+        operator: who the command line acts as.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str] | None = None,
+        observe: events.Observe = log,
+        migrate_new: bool = True,
+    ) -> None:
+        """Open the store and make the folder for artifacts."""
+        self.settings = settings
+        self.observe = observe
+        self.catalogue = Catalogue()
+        for dataset in settings.datasets:
+            self.catalogue.add(dataset)
+        self.accounts = Accounts(settings, os.environ if environ is None else environ)
+        self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
+        self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
+        self.artifacts.prepare()
+        self.exports = Exports(
+            self.store,
+            self.artifacts,
+            self.catalogue,
+            open_source=self.source,
+            limits=settings.exports,
+            doors=settings.doors,
+            observe=observe,
+        )
+
+    @classmethod
+    def from_toml(
+        cls, path: str | Path = "haulage.toml", *, environ: Mapping[str, str] | None = None, **options: Any
+    ) -> Haulage:
+        """Open what a configuration file describes.
+
+        Raises:
+            ConfigInvalid: the file has faults; all of them are named, with what to write instead.
+        """
+        environ = os.environ if environ is None else environ
+        return cls(load(Path(path), environ), environ=environ, **options)
+
+    @classmethod
+    def find(
+        cls, path: str | Path = "haulage.toml", *, environ: Mapping[str, str] | None = None, **options: Any
+    ) -> Haulage:
+        """Open what a file describes, with the Python datasets of the application it names in ``app``.
+
+        Raises:
+            ConfigInvalid: as ``from_toml``, and when ``app`` does not lead to a Haulage.
+        """
+        environ = os.environ if environ is None else environ
+        settings = load(Path(path), environ)
+        if settings.app is None:
+            return cls(settings, environ=environ, **options)
+        module_name, _, attribute = settings.app.partition(":")
+        try:
+            found = getattr(import_module(module_name), attribute or "haul")
+        except (ImportError, AttributeError) as problem:
+            raise ConfigInvalid([f"app = {settings.app!r}: {problem}; write module:name of your Haulage"]) from problem
+        if not isinstance(found, cls):
+            raise ConfigInvalid([f"app = {settings.app!r} is a {type(found).__name__}; write module:name of your Haulage"])
+        return found
+
+    # -- declaring -----------------------------------------------------------------------------------
+
+    def dataset(
+        self,
+        name: str,
+        *,
+        source: str,
+        label: str = "",
+        description: str = "",
+        permission: str | None = None,
+        hidden: Sequence[str] = (),
+        visible: str | None = None,
+        key: Sequence[str] = (),
+        order: Sequence[str] = (),
+        columns: Mapping[str, Column] | None = None,
+        formats: Sequence[str] = ("csv",),
+        on_worker_loss: Literal["fail", "rerun"] = "fail",
+        limits: BuildLimits | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare a dataset whose query a Python function answers; its parameters are typed by annotations.
+
+        Annotations: ``str int Decimal bool date datetime``, ``Literal[...]`` for a choice, ``list[...]`` for
+        several values, ``... | None`` for one that may be left out.
+
+        Raises:
+            ConfigInvalid: the source is not configured.
+            ValueError: the name is taken or malformed, or it comes after the first request.
+            TypeError: an annotation is none of the above.
+
+        Example:
+            ``@haul.dataset("orders", source="shop", key=["id"])``
+        """
+        if source not in self.settings.sources:
+            known = ", ".join(self.settings.sources) or "none"
+            raise ConfigInvalid([f"dataset {name}: there is no source {source!r}; there are: {known}"])
+
+        def declare(function: Function) -> Function:
+            self.catalogue.add(
+                Dataset(
+                    name=name,
+                    source=source,
+                    label=label or name.replace("_", " ").capitalize(),
+                    description=description or (function.__doc__ or "").strip().partition("\n")[0],
+                    permission=permission,
+                    function=function,
+                    parameters=parameters_of(function),
+                    columns=columns or {},
+                    hidden=tuple(hidden),
+                    visible=visible,
+                    key=tuple(key),
+                    order=tuple(order),
+                    formats=tuple(formats),
+                    on_worker_loss=on_worker_loss,
+                    limits=limits,
+                )
+            )
+            return function
+
+        return declare
+
+    def standing(self, function: Standing) -> Standing:
+        """Tell Haulage how the host's accounts stand today; used as a decorator.
+
+        The function gets the requester as it was at the request and answers it as it is now: with the grants
+        of today, or ``banned=True``. It is asked before a run starts and while a file is fetched.
+        """
+        self.accounts.ask_host(function)
+        return function
+
+    # -- services --------------------------------------------------------------------------------------
+
+    @property
+    def operator(self) -> Requester:
+        """Who the command line acts as."""
+        return self.settings.operator
+
+    def source(self, name: str) -> Source:
+        """A source by its name in the configuration.
+
+        Raises:
+            KeyError: it is not configured.
+        """
+        return open_source(*self._source_of(name))
+
+    def _source_of(self, name: str) -> tuple[str, float]:
+        settings = self.settings.sources[name]
+        return settings.url, settings.busy_seconds
+
+    def asgi(self, authenticate: Authenticate | None = None) -> Any:  # noqa: ANN401 - an ASGI application
+        """The web application: stand-alone with keys and sign-in, or mounted in a host.
+
+        Args:
+            authenticate: gets the host's request and answers a Requester with its session id, or None. With
+                it, Haulage sets no cookie and asks nobody to sign in.
+        """
+        from haulage.web.app import Services, create_app  # noqa: PLC0415 - the web extra
+
+        return create_app(
+            Services(
+                exports=self.exports,
+                store=self.store,
+                artifacts=self.artifacts,
+                catalogue=self.catalogue,
+                accounts=self.accounts,
+                secret_keys=self.settings.secret_keys,
+                limits=self.settings.exports,
+                doors=self.settings.doors,
+                sweep=lambda: self.sweeper().pass_once(),
+                observe=self.observe,
+                version=__version__,
+            ),
+            authenticate,
+        )
+
+    def sweeper(self) -> Sweeper:
+        """The sweep, as a loop or one pass."""
+        sweep = ExportSweep(self.store, self.artifacts, self.settings.exports, self.observe)
+        return Sweeper(sweep, self.settings.exports.sweep_seconds, self.observe)
+
+    def supervisor(self, lanes: int | None = None, only_run: str | None = None) -> Supervisor:
+        """One worker; its ``run`` blocks until it is drained."""
+        return Supervisor(
+            self.store,
+            self.artifacts,
+            self.settings.exports,
+            self.sweeper(),
+            source_of=self._source_of,
+            permit=self._permit,
+            lanes=lanes or self.settings.lanes,
+            version=__version__,
+            only_run=only_run,
+            observe=self.observe,
+        )
+
+    def _permit(self, run: ExportRun) -> None:
+        access_at_run(run, self.catalogue, self.accounts.standing)
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self.store.close()

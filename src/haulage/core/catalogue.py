@@ -1,0 +1,135 @@
+"""What the operator declares: datasets with their parameters and columns. Sealed before the first request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from haulage.core.limits import BuildLimits
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
+RESERVED_BINDS = ("requester_tenant", "requester_account", "as_of")  # DECISIONS 38
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a file.
+
+    Args:
+        key: the name that the query gives it.
+        header: what stands in the file.
+        type: declared or known type; None where the source has one per value, as SQLite does.
+    """
+
+    key: str
+    header: str
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One condition that the requester may set; bound in the query as ``:name``.
+
+    Args:
+        type: one of ``text integer decimal boolean date timestamp choice``.
+        default: used when it is not given; with neither a default nor ``optional`` it must be given.
+        optional: not given means NULL.
+        many: a list; written ``in (:name)`` in the query.
+        choices: value and label, for the type ``choice``.
+        end: an end date that includes its day: the *next* day is bound, to be compared with ``<``.
+    """
+
+    name: str
+    type: str = "text"
+    label: str = ""
+    default: object = None
+    optional: bool = False
+    many: bool = False
+    choices: tuple[tuple[str, str], ...] = ()
+    end: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Say whether a request must give it."""
+        return self.default is None and not self.optional
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One thing that can be exported. See ``docs/datasets.md`` for what each member does."""
+
+    name: str
+    source: str
+    label: str = ""
+    description: str = ""
+    permission: str | None = None
+    sql: str = ""
+    function: Callable[..., str] | None = field(default=None, compare=False)
+    parameters: tuple[Parameter, ...] = ()
+    columns: Mapping[str, Column] = field(default_factory=dict)  # declared headers and types, by key
+    hidden: tuple[str, ...] = ()
+    visible: str | None = None
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ("csv",)
+    on_worker_loss: Literal["fail", "rerun"] = "fail"
+    limits: BuildLimits | None = None  # None: those of the flow
+
+    def digest(self, sql: str) -> str:
+        """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
+        parts = [
+            self.name,
+            self.source,
+            sql,
+            self.visible,
+            list(self.hidden),
+            list(self.key),
+            list(self.order),
+            [[column.key, column.header, column.type] for column in self.columns.values()],
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Catalogue:
+    """The datasets by name. The first look seals it: nothing can be added once a request may have seen it."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._datasets: dict[str, Dataset] = {}
+        self._sealed = False
+
+    def add(self, dataset: Dataset) -> None:
+        """Declare a dataset.
+
+        Raises:
+            ValueError: the name is taken or malformed, or requests have already been answered.
+        """
+        if self._sealed:
+            message = f"dataset {dataset.name!r} comes too late: declare datasets before the first request"
+            raise ValueError(message)
+        if not NAME.fullmatch(dataset.name):
+            message = f"dataset {dataset.name!r}: write a name of small letters, digits and _, at most 63"
+            raise ValueError(message)
+        if dataset.name in self._datasets:
+            message = f"dataset {dataset.name!r} is declared twice"
+            raise ValueError(message)
+        self._datasets[dataset.name] = dataset
+
+    def find(self, name: str) -> Dataset | None:
+        """The dataset of a name, or None."""
+        self._sealed = True
+        return self._datasets.get(name)
+
+    def __iter__(self) -> Iterator[Dataset]:
+        """Every dataset in the order of declaration."""
+        self._sealed = True
+        return iter(self._datasets.values())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._datasets)

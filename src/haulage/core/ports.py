@@ -1,0 +1,365 @@
+"""What the edges implement: runs, presence, keys, sessions, artifacts, sources.
+
+The flows and the worker know only these. The seven verbs of a worker are ``add, get, claim, heartbeat,
+settle, move, sweep``; the doors also have ``list, find_active, request_cancel, queue_position, remove``.
+A verb takes ``tx``, so that what must hold together commits together, and ``now`` in milliseconds; None
+means the store's own clock (DECISIONS 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from haulage.core.catalogue import Column
+from haulage.core.lease import Held, Pulse
+from haulage.core.lifecycle import Lifecycle, Move
+from haulage.core.progress import Progress
+
+
+class Transaction(Protocol):
+    """An open transaction of a store; only the store looks inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """An instant ``seconds`` after the store's own now; the store turns it into a time."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms a worker claims.
+
+    Args:
+        only: claim this run and no other (the private worker of ``haulage export``).
+        grace_seconds: how long after its own generation limit the sweep waits before it ends a run.
+    """
+
+    worker: str
+    lease_seconds: float
+    slots: int
+    tenant_running: int
+    store_bytes: int
+    grace_seconds: float
+    only: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which runs a list asks for; ``before`` is the (requested_at, id) of the last one already seen."""
+
+    tenant: str | None = None
+    account: str | None = None
+    state: str | None = None
+    dataset: str | None = None
+    before: tuple[int, str] | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes of the storage budget: of finished files, promised to running builds, and of one tenant."""
+
+    stored_bytes: int
+    reserved_bytes: int
+    tenant_bytes: int
+
+
+Run = TypeVar("Run")
+
+
+class Runs(Protocol[Run]):
+    """One run table. See the module's docstring for the verbs."""
+
+    life: type[Lifecycle]
+
+    def add(self, run: Run, *, tx: Transaction | None = None) -> None:
+        """Insert a new run."""
+
+    def get(self, run_id: str, *, tx: Transaction | None = None) -> Run | None:
+        """The run of an id."""
+
+    def claim(
+        self, terms: Terms, *, now: int | None = None, tx: Transaction | None = None
+    ) -> tuple[Held, Run] | None:
+        """Take the next run: a tenant with fewer running runs first, then the oldest."""
+
+    def heartbeat(
+        self, beats: Sequence[tuple[Held, Progress | None]], *, lease_seconds: float, now: int | None = None
+    ) -> dict[Held, Pulse]:
+        """Renew leases, store progress, and learn of cancels; all in one transaction."""
+
+    def settle(
+        self,
+        held: Held,
+        move: Move,
+        values: Mapping[str, Any],
+        *,
+        now: int | None = None,
+        tx: Transaction | None = None,
+    ) -> Run:
+        """Make a move that ends the lease, under its fence.
+
+        Raises:
+            CancelWanted: the lease holds, but a cancel was requested that this move does not allow.
+            LeaseLost: the run is not ours any more.
+        """
+
+    def move(
+        self,
+        run_id: str,
+        move: Move,
+        values: Mapping[str, Any],
+        *,
+        now: int | None = None,
+        tx: Transaction | None = None,
+    ) -> Run | None:
+        """Make a move that needs no lease; None when the run is not in the move's state."""
+
+    def sweep(
+        self, move: Move, values: Mapping[str, Any], *, worker: str, now: int | None = None, limit: int = 100
+    ) -> list[Run]:
+        """Do what is due by a move's deadline.
+
+        A move out of an unleased state is made. For a move that ends a lease the *fence* is taken
+        (``claim_no + 1`` and a short lease): the caller removes the bytes and settles (DECISIONS 3).
+        """
+
+    def list(self, query: Query, *, tx: Transaction | None = None) -> list[Run]:
+        """Runs, newest first; one more than asked for when there is another page."""
+
+    def find_active(self, active_key: str, *, tx: Transaction | None = None) -> Run | None:
+        """The active run of a key."""
+
+    def request_cancel(
+        self, run_id: str, *, now: int | None = None, tx: Transaction | None = None
+    ) -> Run | None:
+        """Record a cancel: a queued run is cancelled at once, a running one is asked to stop."""
+
+    def queue_position(self, run: Run, *, tx: Transaction | None = None) -> int | None:
+        """The place in the claim order now, from 1; None when the run is not waiting."""
+
+    def remove(self, *, now: int | None = None, limit: int = 100) -> int:
+        """Delete rows past their retention that promise no bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """One living worker."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    state: str  # claiming or draining
+    lanes: int
+    started_at: int
+    seen_at: int
+    only_run: str | None = None
+
+
+class Workers(Protocol):
+    """Who is alive."""
+
+    def announce(self, presence: Presence, *, now: int | None = None) -> None:
+        """Write or renew a worker's presence."""
+
+    def leave(self, worker: str) -> None:
+        """Remove it at a clean exit."""
+
+    def seen(self, within_seconds: float, *, now: int | None = None) -> list[Presence]:
+        """Workers seen within so many seconds."""
+
+    def claiming(
+        self, within_seconds: float, *, now: int | None = None, tx: Transaction | None = None
+    ) -> bool:
+        """Say whether a worker that claims for everybody was seen within so many seconds."""
+
+    def forget(self, older_than_seconds: float, *, now: int | None = None) -> int:
+        """Remove presences of workers that died long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """What an Idempotency-Key stands for."""
+
+    body_hash: str
+    run: str
+
+
+class IdempotencyKeys(Protocol):
+    """Keys of requests, written with the run (DECISIONS 32)."""
+
+    def find(
+        self, tenant: str, account: str, key: str, *, now: int | None = None, tx: Transaction | None = None
+    ) -> KeptKey | None:
+        """What a key stands for, unless it is too old."""
+
+    def keep(
+        self,
+        tenant: str,
+        account: str,
+        key: str,
+        kept: KeptKey,
+        *,
+        seconds: float,
+        now: int | None = None,
+        tx: Transaction | None = None,
+    ) -> None:
+        """Remember a key."""
+
+    def forget(self, *, now: int | None = None) -> int:
+        """Remove keys that are too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """One sign-in: who, by which key, until when."""
+
+    id: str  # SHA-256 of the cookie's secret
+    key_name: str
+    tenant: str
+    account: str
+    expires_at: int
+
+
+class Sessions(Protocol):
+    """Sign-ins of browsers, and one-time sign-in links."""
+
+    def open(self, sign_in: SignIn, *, now: int | None = None) -> None:
+        """Remember a sign-in."""
+
+    def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
+        """A sign-in that has not ended."""
+
+    def close(self, session_id: str) -> None:
+        """End a sign-in at once."""
+
+    def take(self, session_id: str, *, now: int | None = None) -> SignIn | None:
+        """Find a sign-in and end it, for a link that works once."""
+
+    def forget(self, *, now: int | None = None) -> int:
+        """Remove sign-ins that have ended."""
+
+
+class Watcher(Protocol):
+    """A hint that something changed in the store; a reader always reads the store again."""
+
+    def changed(self) -> bool:
+        """Say whether another connection may have committed since the last call."""
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a sink counted on the way."""
+
+    bytes: int
+    sha256: str
+    tail: bytes  # the last bytes, at most 64
+
+
+class Sink(Protocol):
+    """Where a build writes; it counts, hashes and limits on the way."""
+
+    def write(self, data: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            BuildFailed: ``bytes_exceeded``, ``storage_exceeded``, ``no_space`` or ``storage_failed``.
+        """
+
+    def finish(self) -> Measured:
+        """Flush to the disk and say what was written."""
+
+
+class Artifacts(Protocol):
+    """Where bytes are kept. A key names the bytes of one claim of one run, unfinished or finished."""
+
+    def publish(self, key: str, expected_bytes: int) -> None:
+        """Give a verified file its final name, durably.
+
+        Raises:
+            BuildFailed: ``verify_failed`` or ``storage_failed``.
+        """
+
+    def remove(self, key: str) -> bool:
+        """Remove everything of a key, unfinished and finished; say whether there was anything.
+
+        Raises:
+            OSError: some of it could not be removed; the next sweep tries again.
+        """
+
+    def open(self, key: str) -> tuple[BinaryIO, int]:
+        """A finished file and its size, measured on the open descriptor.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def keys(self) -> list[str]:
+        """Every key that bytes lie under, for the sweep of orphans."""
+
+    def check(self) -> None:
+        """See that a file can be written.
+
+        Raises:
+            OSError: it cannot.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One query as a source gets it: the operator's SQL, how it is wrapped, and what is bound."""
+
+    sql: str
+    binds: Mapping[str, Any]  # as JSON holds them; a list is for ``in (:name)``
+    types: Mapping[str, str]  # the declared type of a bound name, where it is a parameter
+    visible: str | None
+    hidden: tuple[str, ...]
+    order: tuple[str, ...]
+    columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
+    declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
+
+
+class Snapshot(Protocol):
+    """One read transaction of a source."""
+
+    at: int | None  # when it began; None where the source has no snapshot
+
+    def columns(self, reading: Reading) -> tuple[Column, ...]:
+        """The columns that will be written, named by the query itself."""
+
+    def count(self, reading: Reading, seconds: float) -> int | None:
+        """Rows that will be written, or None when counting took longer."""
+
+    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """The rows, in bounded batches.
+
+        Raises:
+            BuildFailed: ``source_failed`` and its kin, or ``sort_space_exceeded``.
+        """
+
+    @property
+    def notices(self) -> Mapping[str, int]:
+        """What the source had to change while it read, by code."""
+
+
+class Source(Protocol):
+    """The host's data."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Open one read transaction.
+
+        Raises:
+            BuildFailed: ``source_unavailable``, ``source_locked`` or ``source_failed``.
+        """
+
+    def check(self, reading: Reading) -> list[str]:
+        """Prepare a query; every problem as a sentence for the operator."""

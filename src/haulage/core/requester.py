@@ -1,0 +1,54 @@
+"""Who asked, as it was then: tenant, account, session and grants, frozen into the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+EVERY_GRANT = "*"
+OPERATOR = "operator"  # sees and cancels every run, reads workers, storage and metrics
+COUNTS_ALL = "counts.all"  # sees counts taken before the visibility predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The one who asks.
+
+    Args:
+        tenant: whose data; runs of another tenant do not exist for this requester.
+        account: the person or program; runs belong to it.
+        grants: permissions by name; ``"*"`` holds every one.
+        session: an id of the sign-in or key that tokens are bound to. It is never stored with a run.
+        banned: a banned requester is refused everywhere.
+        key: the name of the configured key that was used; None for one whom the host authenticated.
+
+    Example:
+        >>> Requester("north", "amina", frozenset({"orders.read"})).holds("orders.read")
+        True
+    """
+
+    tenant: str
+    account: str
+    grants: frozenset[str] = frozenset()
+    session: str = field(default="", compare=False)
+    banned: bool = False
+    key: str | None = None
+
+    def holds(self, grant: str | None) -> bool:
+        """Say whether a grant is held; what asks for none is open to everybody who is not banned."""
+        if self.banned:
+            return False
+        return grant is None or grant in self.grants or EVERY_GRANT in self.grants
+
+    def frozen(self) -> dict[str, object]:
+        """What a run keeps of its requester (no session: a token must not be found in the store)."""
+        return {"tenant": self.tenant, "account": self.account, "grants": sorted(self.grants), "key": self.key}
+
+    @staticmethod
+    def thawed(kept: dict[str, object]) -> Requester:
+        """The requester that a run kept."""
+        grants = kept["grants"]
+        assert isinstance(grants, list)
+        key = kept.get("key")
+        return Requester(
+            str(kept["tenant"]), str(kept["account"]), frozenset(map(str, grants)), key=None if key is None else str(key)
+        )

@@ -1,0 +1,75 @@
+"""Who may: at the request, at the run, at the file. Objects are reached only through these functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from haulage.core.catalogue import Catalogue, Dataset
+from haulage.core.errors import BuildFailed, Refused
+from haulage.core.requester import OPERATOR, Requester
+from haulage.exports.life import ExportRun
+
+# Gives a requester as it is today: with its grants of now, or banned. Where nobody can know, the frozen one.
+Standing = Callable[[Requester], Requester]
+
+
+def access_dataset(catalogue: Catalogue, name: str, requester: Requester) -> Dataset:
+    """A dataset that the requester may export.
+
+    Raises:
+        Refused: ``not_found`` for a name that is not declared, ``forbidden`` without its grant.
+    """
+    dataset = catalogue.find(name)
+    if dataset is None:
+        raise Refused("not_found", f"There is no dataset {name[:63]!r}. GET /datasets lists them.")
+    if not requester.holds(dataset.permission):
+        raise Refused("forbidden", f"Exporting {name!r} needs a grant that you do not hold.")
+    return dataset
+
+
+def access_run(run: ExportRun | None, requester: Requester) -> ExportRun:
+    """A run of the requester's own account; the operator sees every run.
+
+    Raises:
+        Refused: ``not_found``, one and the same for a foreign and an unknown run.
+    """
+    if run is None or requester.banned:
+        raise Refused("not_found")
+    own = run.tenant == requester.tenant and run.account == requester.account
+    if not own and not requester.holds(OPERATOR):
+        raise Refused("not_found")
+    return run
+
+
+def access_file(run: ExportRun | None, requester: Requester, catalogue: Catalogue, now: int) -> ExportRun:
+    """A run whose file the requester may have at this instant: live grants decide, not the frozen ones.
+
+    Raises:
+        Refused: ``not_found``; ``not_ready``; or why the file is gone.
+    """
+    run = access_run(run, requester)
+    dataset = catalogue.find(run.dataset)
+    if dataset is None or not requester.holds(dataset.permission):
+        raise Refused("not_found")
+    if run.state in ("queued", "running"):
+        raise Refused("not_ready", state=run.state)
+    if run.state == "failed":
+        raise Refused("artifact_lost" if run.failure_code == "artifact_lost" else "failed", state=run.state)
+    if run.state == "cancelled":
+        raise Refused("cancelled", state=run.state)
+    if run.state == "expired" or (run.expires_at is not None and run.expires_at <= now):
+        raise Refused("expired", state="expired")
+    return run
+
+
+def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> None:
+    """See, before the first byte is read, that the requester still may.
+
+    Raises:
+        BuildFailed: ``permission_lost``.
+    """
+    dataset = catalogue.find(run.dataset)
+    if dataset is None:
+        return  # Another worker of the same store may know fewer datasets; the frozen query decides.
+    if not standing(Requester.thawed(dict(run.requester))).holds(dataset.permission):
+        raise BuildFailed("permission_lost")

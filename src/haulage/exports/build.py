@@ -1,0 +1,187 @@
+"""One build: count, write and measure inside one read transaction of the source.
+
+It runs in the child of a worker and knows nothing of the queue: a frozen order comes in, bytes go to a sink,
+progress and the result go to a report. Cancel and limits of time are the supervisor's: it ends this process.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from haulage.core.errors import BuildFailed
+from haulage.core.ports import Measured, Sink, Snapshot, Source
+from haulage.core.progress import Phase, Progress
+from haulage.exports.reading import reading_of
+from haulage.formats import FORMATS, Encoder
+from haulage.formats.compression import COMPRESSIONS, Compressor
+
+CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOrder:
+    """Everything a child needs, frozen; it travels as JSON on the child's standard input."""
+
+    source_url: str
+    busy_seconds: float
+    folder: str
+    plan: Mapping[str, Any]
+    format: str
+    options: Mapping[str, str]
+    compression: str | None
+    file_bytes: int
+    reserved_bytes: int
+    progress_seconds: float
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> BuildOrder:
+        """From text."""
+        return BuildOrder(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What stands in the finished file, measured on the way."""
+
+    rows: int
+    total: int | None
+    snapshot_at: int | None
+    columns: tuple[Mapping[str, Any], ...]
+    notices: tuple[Mapping[str, Any], ...]
+    bytes: int
+    sha256: str
+
+
+def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progress], None]) -> Built:
+    """Build one file.
+
+    Args:
+        report: told of each phase at its start, then about every ``progress_seconds``, and at the last record.
+
+    Raises:
+        BuildFailed: with the code of what ended it.
+    """
+    limits = order.plan["limits"]
+    reading = reading_of(order.plan)
+    report(Progress(Phase.COUNTING, None, None))
+    with source.snapshot() as snapshot:
+        total = snapshot.count(reading, limits["count_seconds"])
+        _refuse_rows(total or 0, limits["rows"])
+        columns = snapshot.columns(reading)
+        encoder = FORMATS[order.format].open(columns, order.options)
+        writer = _Writer(sink, encoder, order.compression)
+        report(Progress(Phase.WRITING, 0, total))
+        rows = _write_rows(order, snapshot.batches(reading, limits["sort_bytes"]), writer, total, report)
+        at, replaced = snapshot.at, Counter(dict(snapshot.notices))
+    report(Progress(Phase.PUBLISHING, rows, total))
+    measured = writer.finish()
+    # Counted and written in one read transaction: a difference is a fault of ours or of the source.
+    if total is not None and total != rows:
+        raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows:,} written; no file was kept.")
+    replaced.update(dict(encoder.notices.items()))
+    return Built(
+        rows=rows,
+        total=total,
+        snapshot_at=at,
+        columns=tuple(asdict(column) for column in columns),
+        notices=tuple(_notices(replaced, order.plan)),
+        bytes=measured.bytes,
+        sha256=measured.sha256,
+    )
+
+
+def _write_rows(
+    order: BuildOrder,
+    batches: Iterator[Sequence[tuple[Any, ...]]],
+    writer: _Writer,
+    total: int | None,
+    report: Callable[[Progress], None],
+) -> int:
+    """Write every batch; report what really stands in the file, never what is only on its way."""
+    rows_max, every = order.plan["limits"]["rows"], order.progress_seconds
+    rows = 0
+    due = time.monotonic() + every
+    for batch in batches:
+        rows += len(batch)
+        _refuse_rows(rows, rows_max)
+        writer.rows(batch)
+        if time.monotonic() >= due:
+            writer.flush()
+            report(Progress(Phase.WRITING, rows, total))
+            due = time.monotonic() + every
+    writer.end()
+    report(Progress(Phase.WRITING, rows, total))
+    return rows
+
+
+def _refuse_rows(rows: int, rows_max: int) -> None:
+    if rows > rows_max:
+        raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
+
+
+def _notices(counted: Mapping[str, int], plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if not plan["order"]:
+        yield {"code": "order_not_fixed"}
+    for code, count in sorted(counted.items()):
+        yield {"code": code, "count": count}
+
+
+class _Writer:
+    """Encoder, compressor and sink in a row, with small pieces gathered into large writes."""
+
+    def __init__(self, sink: Sink, encoder: Encoder, compression: str | None) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._compressor: Compressor | None = COMPRESSIONS[compression].open() if compression else None
+        self._gathered: list[bytes] = []
+        self._size = 0
+        self._ending = b""
+        self._send(encoder.begin())
+
+    def rows(self, batch: Sequence[tuple[Any, ...]]) -> None:
+        """Encode one batch."""
+        self._send(self._encoder.rows(batch))
+
+    def end(self) -> None:
+        """Close the format and the compression, so that every row stands in the file."""
+        self._send(self._encoder.end())
+        if self._compressor is not None:
+            self._ending = self._compressor.finish()
+            self._gather(self._ending)
+        else:
+            self._ending = self._encoder.trailer
+        self.flush()
+
+    def finish(self) -> Measured:
+        """Sync the file and see that it ends as its format ends (DECISIONS 12)."""
+        measured = self._sink.finish()
+        ending = self._ending[-len(measured.tail) :] if measured.tail else b""
+        if not measured.tail.endswith(ending):
+            raise BuildFailed("verify_failed", cause="the file does not end as its format ends")
+        return measured
+
+    def _send(self, data: bytes) -> None:
+        self._gather(data if self._compressor is None else self._compressor.compress(data))
+        if self._size >= CHUNK_BYTES:
+            self.flush()
+
+    def _gather(self, data: bytes) -> None:
+        if data:
+            self._gathered.append(data)
+            self._size += len(data)
+
+    def flush(self) -> None:
+        """Hand what is gathered to the sink."""
+        if self._gathered:
+            self._sink.write(b"".join(self._gathered))
+            self._gathered.clear()
+            self._size = 0

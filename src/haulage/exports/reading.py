@@ -1,0 +1,22 @@
+"""A frozen plan as a source gets it; apart from plan.py, so that the light child loads no more than this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from haulage.core.ports import Reading
+
+
+def reading_of(plan: Mapping[str, Any]) -> Reading:
+    """A frozen plan as a source gets it."""
+    return Reading(
+        sql=plan["sql"],
+        binds=plan["binds"],
+        types=plan["types"],
+        visible=plan["visible"],
+        hidden=tuple(plan["hidden"]),
+        order=tuple(plan["order"]),
+        columns=None if plan["columns"] is None else tuple(plan["columns"]),
+        declared={key: (header, kind) for key, (header, kind) in plan["declared"].items()},
+    )

@@ -1,0 +1,457 @@
+"""What a requester can do with exports: ask, look, cancel, fetch, remove. The same for every door.
+
+Order at the door (DECISIONS 32), in one transaction: idempotency key, an equal active request, limits, a
+living worker, then the row. Nothing is written by a request that is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from haulage.core import events
+from haulage.core.catalogue import Catalogue, Dataset
+from haulage.core.clock import new_id
+from haulage.core.errors import BuildFailed, Fault, Refused
+from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.core.ports import (
+    Artifacts,
+    IdempotencyKeys,
+    KeptKey,
+    Query,
+    Runs,
+    Source,
+    Storage,
+    Transaction,
+    Workers,
+)
+from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
+from haulage.exports.access import access_dataset, access_file, access_run
+from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.plan import Resolved, active_key_of, freeze, query_of, resolve_parameters
+from haulage.exports.reading import reading_of
+from haulage.formats import FORMATS, resolve_options
+from haulage.formats.compression import COMPRESSIONS
+
+RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
+
+
+class ExportRuns(Runs[ExportRun], Protocol):
+    """The export table, with what only this flow asks of it."""
+
+    def waiting(self, *, tenant: str | None = None, tx: Transaction | None = None) -> int:
+        """How many runs wait."""
+
+    def storage(self, tenant: str, *, tx: Transaction | None = None) -> Storage:
+        """Bytes of the budget in use."""
+
+
+class ExportStore(Protocol):
+    """What the flow needs of a store."""
+
+    @property
+    def exports(self) -> ExportRuns:
+        """The export table."""
+
+    @property
+    def workers(self) -> Workers:
+        """Who is alive."""
+
+    @property
+    def keys(self) -> IdempotencyKeys:
+        """Idempotency keys."""
+
+    def begin(self) -> AbstractContextManager[Transaction]:
+        """A writing transaction."""
+
+    def now(self) -> int:
+        """The store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The answer to a request: the run, whether it is new, and whether a key was replayed."""
+
+    run: ExportRun
+    new: bool
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows the conditions give. None is not counted, or not for this requester to know."""
+
+    output_count: int | None
+    visible_output_count: int | None
+    counted_at: int | None
+    population_count: int | None = None
+    population_count_computed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One request, read and checked, before the store is asked."""
+
+    dataset: Dataset
+    resolved: Resolved
+    sql: str
+    format: str
+    options: Mapping[str, str]
+    compression: str | None
+    columns: tuple[str, ...] | None
+
+
+class Exports:
+    """The export service; ``Haulage.exports`` is one."""
+
+    def __init__(
+        self,
+        store: ExportStore,
+        artifacts: Artifacts,
+        catalogue: Catalogue,
+        *,
+        open_source: Callable[[str], Source],
+        limits: ExportLimits,
+        doors: DoorLimits,
+        observe: events.Observe = events.ignore,
+    ) -> None:
+        """Tie the ports together; ``open_source`` opens a source by its name in the configuration."""
+        self._store = store
+        self._artifacts = artifacts
+        self._catalogue = catalogue
+        self._open_source = open_source
+        self._limits = limits
+        self._doors = doors
+        self._observe = observe
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        requester: Requester,
+        dataset: str,
+        *,
+        format: str = "csv",  # noqa: A002 - the name of the contract
+        parameters: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        compression: str | None = None,
+        options: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        private_run: str | None = None,
+    ) -> Accepted:
+        """Ask for an export.
+
+        Args:
+            requester: who asks; frozen into the run.
+            parameters: conditions by name, as JSON values or as text.
+            columns: keys of the columns to write, in this order; None writes every visible one.
+            idempotency_key: the same key with the same request gives the same run for a day.
+            private_run: an id whose worker the caller runs itself (``haulage export``).
+
+        Raises:
+            Refused: with a code and every fault; nothing was written.
+
+        Example:
+            ``haul.exports.request(requester, "orders", format="csv", parameters={"since": "2026-01-01"})``
+        """
+        asked = [dataset, format, dict(parameters or {}), columns, compression, dict(options or {})]
+        try:
+            wish = self._read(requester, asked)
+            accepted = self._enter(requester, wish, idempotency_key, _hash(asked), private_run)
+        except Refused as refused:
+            self._observe(
+                events.RequestRefused(refused.code, requester.tenant, requester.account, f"export {dataset}"[:80])
+            )
+            raise
+        if accepted.new:
+            run = accepted.run
+            self._observe(events.RunRequested("export", run.id, run.tenant, run.account, run.dataset))
+        return accepted
+
+    def _read(self, requester: Requester, asked: list[Any]) -> Wish:
+        """Check everything that needs no store; every fault of the body is reported at once."""
+        name, fmt, parameters, columns, compression, options = asked
+        dataset = access_dataset(self._catalogue, name, requester)
+        faults: list[Fault] = []
+        resolved: Resolved | None = None
+        try:
+            resolved = resolve_parameters(dataset, parameters)
+        except Refused as refused:
+            faults.extend(refused.faults)
+        chosen = FORMATS.get(fmt) if fmt in dataset.formats else None
+        settled: Mapping[str, str] = {}
+        if chosen is None:
+            faults.append(Fault("/format", f"{name} has no format {fmt!r}; write one of {', '.join(dataset.formats)}"))
+        else:
+            try:
+                settled = resolve_options(chosen, options)
+            except ValueError as problem:
+                faults.append(Fault("/options", str(problem)))
+        if compression is not None and compression not in (chosen.compressions if chosen else COMPRESSIONS):
+            offered = ", ".join(chosen.compressions if chosen else COMPRESSIONS)
+            faults.append(Fault("/compression", f"{compression!r} is not offered; write one of {offered}, or null"))
+        elif compression is not None and (missing := COMPRESSIONS[compression].missing()):
+            raise Refused("library_missing", missing)
+        if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
+            raise Refused("too_large", "Your grants are too many to be kept with an export.")
+        if faults or resolved is None:
+            raise Refused("invalid", faults=faults)
+        sql = query_of(dataset, resolved, self._doors.evaluate_seconds)
+        wish = Wish(dataset, resolved, sql, fmt, settled, compression, tuple(columns) if columns else None)
+        if columns is not None:
+            self._check_columns(wish, requester, columns)
+        return wish
+
+    def _check_columns(self, wish: Wish, requester: Requester, columns: Sequence[str]) -> None:
+        reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, self._store.now(), None))
+        try:
+            with self._open_source(wish.dataset.source).snapshot() as snapshot:
+                known = [column.key for column in snapshot.columns(reading)]
+        except BuildFailed as failed:
+            raise _as_refusal(failed) from failed
+        faults = [
+            Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
+            for index, key in enumerate(columns)
+            if key not in known
+        ]
+        if not columns:
+            faults.append(Fault("/columns", "name at least one column, or leave it out for all of them"))
+        if len(set(columns)) != len(columns):
+            faults.append(Fault("/columns", "a column is named twice"))
+        if faults:
+            raise Refused("invalid", faults=faults)
+
+    def _enter(
+        self, requester: Requester, wish: Wish, key: str | None, body_hash: str, private_run: str | None
+    ) -> Accepted:
+        """Decide and write in one transaction."""
+        store, limits = self._store, self._limits
+        with store.begin() as tx:
+            now = store.now()
+            if key is not None:
+                kept = store.keys.find(requester.tenant, requester.account, key, now=now, tx=tx)
+                if kept is not None:
+                    return self._replay(kept, body_hash, tx)
+            run = self._draft(requester, wish, private_run or new_id(now), now)
+            assert run.active_key is not None
+            active = store.exports.find_active(run.active_key, tx=tx)
+            if active is None:
+                self._refuse_over_limits(requester, tx)
+                if private_run is None and not store.workers.claiming(limits.presence_seconds, now=now, tx=tx):
+                    raise Refused("no_worker", retry_after=RETRY_SECONDS)
+                store.exports.add(run, tx=tx)
+            if key is not None:
+                kept = KeptKey(body_hash, (active or run).id)
+                seconds = limits.idempotency_seconds
+                store.keys.keep(requester.tenant, requester.account, key, kept, seconds=seconds, now=now, tx=tx)
+        return Accepted(active or run, new=active is None)
+
+    def _replay(self, kept: KeptKey, body_hash: str, tx: Transaction) -> Accepted:
+        if kept.body_hash != body_hash:
+            raise Refused("key_reused")
+        run = self._store.exports.get(kept.run, tx=tx)
+        if run is None:
+            raise Refused("key_gone")
+        return Accepted(run, new=False, replayed=True)
+
+    def _refuse_over_limits(self, requester: Requester, tx: Transaction) -> None:
+        limits, exports = self._limits, self._store.exports
+        if exports.waiting(tenant=requester.tenant, tx=tx) >= limits.tenant_queued:
+            detail = f"{limits.tenant_queued} exports may wait at once. Wait for one to start, or cancel one."
+            raise Refused("too_many_queued", detail, retry_after=RETRY_SECONDS)
+        if exports.waiting(tx=tx) >= limits.queued:
+            raise Refused("queue_full", retry_after=RETRY_SECONDS)
+        if exports.storage(requester.tenant, tx=tx).stored_bytes >= limits.store_bytes:
+            raise Refused("storage_exceeded", retry_after=RETRY_SECONDS)
+
+    def _draft(self, requester: Requester, wish: Wish, run_id: str, now: int) -> ExportRun:
+        dataset, resolved = wish.dataset, wish.resolved
+        build = dataset.limits or self._limits.build
+        plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
+        plan["limits"] = {
+            "rows": build.rows,
+            "count_seconds": build.count_seconds,
+            "sort_bytes": build.sort_bytes,
+            "memory_bytes": build.memory_bytes,
+        }
+        digest = dataset.digest(wish.sql)
+        binds = {name: value for name, value in plan["binds"].items() if name != "as_of"}  # DECISIONS 19
+        who = [requester.tenant, requester.account, sorted(requester.grants)]
+        decides = [who, digest, binds, wish.columns, wish.format, dict(wish.options), wish.compression]
+        return ExportRun(
+            id=run_id,
+            tenant=requester.tenant,
+            state=ExportLife.initial,
+            requested_at=now,
+            claim_by=now + int(self._limits.queue_seconds * 1000),
+            active_key=active_key_of(decides),
+            account=requester.account,
+            dataset=dataset.name,
+            dataset_hash=digest,
+            source=dataset.source,
+            format=wish.format,
+            compression=wish.compression,
+            options=dict(wish.options),
+            parameters=resolved.shown,
+            plan=plan,
+            requester=requester.frozen(),
+            as_of=now,
+            attempts_max=self._limits.attempts if dataset.on_worker_loss == "rerun" else 1,
+            generation_ms=int(build.generation_seconds * 1000),
+            file_bytes=build.file_bytes,
+        )
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def get(self, requester: Requester, run_id: str) -> ExportRun:
+        """One run.
+
+        Raises:
+            Refused: ``not_found``.
+        """
+        return access_run(self._store.exports.get(run_id), requester)
+
+    def list(
+        self,
+        requester: Requester,
+        *,
+        state: str | None = None,
+        dataset: str | None = None,
+        before: tuple[int, str] | None = None,
+        limit: int = 50,
+        everyone: bool = False,
+    ) -> list[ExportRun]:
+        """The requester's own runs, newest first; one more than ``limit`` when there is another page.
+
+        Args:
+            everyone: runs of every account, for the operator.
+
+        Raises:
+            Refused: ``forbidden`` for ``everyone`` without the operator grant.
+        """
+        if everyone and not requester.holds(OPERATOR):
+            raise Refused("forbidden")
+        if requester.banned:
+            raise Refused("forbidden")
+        tenant, account = (None, None) if everyone else (requester.tenant, requester.account)
+        return self._store.exports.list(
+            Query(tenant=tenant, account=account, state=state, dataset=dataset, before=before, limit=limit)
+        )
+
+    def queue_position(self, run: ExportRun) -> int | None:
+        """The place in the claim order now, from 1; None when the run is not waiting."""
+        return self._store.exports.queue_position(run) if run.state == ExportLife.initial else None
+
+    def storage(self, requester: Requester) -> Storage:
+        """Bytes of the storage budget; others than the operator see their own tenant's only."""
+        return self._store.exports.storage(requester.tenant)
+
+    def counts(self, requester: Requester, dataset: str, parameters: Mapping[str, Any] | None = None) -> Counts:
+        """Rows that the conditions give, counted now in one read transaction.
+
+        ``output_count`` is None unless the requester holds ``counts.all`` (DECISIONS 23).
+
+        Raises:
+            Refused: as for a request, and ``count_timeout``.
+        """
+        declared = access_dataset(self._catalogue, dataset, requester)
+        resolved = resolve_parameters(declared, parameters or {})
+        sql = query_of(declared, resolved, self._doors.evaluate_seconds)
+        plan = freeze(declared, sql, resolved, requester, self._store.now(), None)
+        seconds = (declared.limits or self._limits.build).count_seconds
+        try:
+            with self._open_source(declared.source).snapshot() as snapshot:
+                visible = snapshot.count(reading_of(plan), seconds)
+                everything = visible
+                if declared.visible is not None and requester.holds(COUNTS_ALL):
+                    everything = snapshot.count(reading_of({**plan, "visible": None}), seconds)
+        except BuildFailed as failed:
+            raise _as_refusal(failed) from failed
+        if visible is None:
+            raise Refused("count_timeout", retry_after=RETRY_SECONDS)
+        return Counts(everything if requester.holds(COUNTS_ALL) else None, visible, snapshot.at)
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def cancel(self, requester: Requester, run_id: str) -> ExportRun:
+        """Record a cancel durably. A queued run is cancelled at once; a running one can only end so.
+
+        Raises:
+            Refused: ``not_found``, or ``already_final`` with the state.
+        """
+        run = self.get(requester, run_id)
+        if ExportLife.is_final(run.state):
+            raise Refused("already_final", f"The export is already {run.state}.", state=run.state)
+        after = access_run(self._store.exports.request_cancel(run_id), requester)
+        if after.cancel_requested_at is None:
+            raise Refused("already_final", f"The export is already {after.state}.", state=after.state)
+        self._observe(events.CancelRequested("export", run_id, requester.tenant, requester.account))
+        return after
+
+    def expire(self, requester: Requester, run_id: str) -> ExportRun:
+        """Remove a ready file before its time.
+
+        Raises:
+            Refused: ``not_found``, or ``already_final`` where there is no file to remove.
+        """
+        run = self.get(requester, run_id)
+        expired = self._store.exports.move(run_id, ExportLife.expire, {})
+        if expired is None:
+            state = self.get(requester, run_id).state
+            raise Refused("not_ready" if state in ExportLife.active else "already_final", state=state)
+        assert run.artifact_key is not None
+        return expired
+
+    # -- the file ----------------------------------------------------------------------------------
+
+    def may_fetch(self, requester: Requester, run_id: str) -> ExportRun:
+        """A run whose file the requester may have now.
+
+        Raises:
+            Refused: ``not_found``, ``not_ready``, or why the file is gone.
+        """
+        store = self._store
+        return access_file(store.exports.get(run_id), requester, self._catalogue, store.now())
+
+    def open_file(self, requester: Requester, run_id: str) -> tuple[ExportRun, BinaryIO]:
+        """The file of a ready run, opened and measured.
+
+        Raises:
+            Refused: as ``may_fetch``; ``artifact_lost`` when bytes are missing, and the run is corrected.
+        """
+        run = self.may_fetch(requester, run_id)
+        assert run.artifact_key is not None
+        try:
+            opened, size = self._artifacts.open(run.artifact_key)
+        except OSError as problem:
+            raise self.mislay(run, type(problem).__name__) from problem
+        if size != run.bytes:
+            opened.close()
+            raise self.mislay(run, f"{size} bytes instead of {run.bytes}")
+        return run, opened
+
+    def mislay(self, run: ExportRun, problem: str) -> Refused:
+        """Correct a ready run whose bytes are missing or differ; gives the refusal to raise.
+
+        A run that another request corrected, or that expired meanwhile, keeps its state.
+        """
+        moved = self._store.exports.move(run.id, ExportLife.mislay, {"failure_code": "artifact_lost"})
+        if moved is None:
+            today = self._store.exports.get(run.id)
+            if today is not None and today.state == "expired":
+                return Refused("expired", state="expired")
+        else:
+            self._observe(events.ArtifactLost(run.id, problem))
+        return Refused("artifact_lost", state="failed")
+
+
+def _hash(asked: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _as_refusal(failed: BuildFailed) -> Refused:
+    return Refused(failed.code if failed.failure.status else "source_failed")

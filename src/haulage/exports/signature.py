@@ -1,0 +1,54 @@
+"""The parameters of a Python dataset, read from its function's annotations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from haulage.core.catalogue import Parameter
+
+TYPES: dict[Any, str] = {
+    str: "text",
+    int: "integer",
+    Decimal: "decimal",
+    bool: "boolean",
+    date: "date",
+    datetime: "timestamp",
+}
+
+
+def parameters_of(function: Callable[..., str]) -> tuple[Parameter, ...]:
+    """One parameter per argument.
+
+    Raises:
+        TypeError: an argument has no annotation, or one that no parameter type stands for.
+    """
+    hints = get_type_hints(function)
+    found = []
+    for argument in inspect.signature(function).parameters.values():
+        hint = hints.get(argument.name)
+        default = None if argument.default is inspect.Parameter.empty else argument.default
+        found.append(_parameter(function, argument.name, hint, default))
+    return tuple(found)
+
+
+def _parameter(function: Callable[..., str], name: str, hint: Any, default: object) -> Parameter:  # noqa: ANN401
+    optional = many = False
+    if get_origin(hint) in (Union, UnionType):
+        inner = [each for each in get_args(hint) if each is not NoneType]
+        optional = len(inner) < len(get_args(hint))
+        hint = inner[0] if len(inner) == 1 else None
+    if get_origin(hint) is list:
+        many, (hint,) = True, get_args(hint)
+    label = name.replace("_", " ").capitalize()
+    if get_origin(hint) is Literal:
+        choices = tuple((str(choice), str(choice)) for choice in get_args(hint))
+        return Parameter(name, "choice", label, default, optional, many, choices)
+    if hint not in TYPES:
+        message = f"{function.__name__}({name}): annotate it with one of str, int, Decimal, bool, date, datetime, Literal"
+        raise TypeError(message)
+    return Parameter(name, TYPES[hint], label, default, optional, many)

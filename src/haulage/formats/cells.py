@@ -1,0 +1,93 @@
+"""What single values become as text, the same in every format, and the last step from text to bytes.
+
+A family is what a Python type means to a file. Encoders look at the types that occur in a column of a batch
+once and then use one writer for each of them, so nothing here decides anew for every cell.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import b2a_base64
+from collections.abc import Sequence
+from datetime import date, time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from haulage.formats.format import Notices
+
+NUMBERS = frozenset((int, float))  # exact types whose repr is their text; bool is neither
+NUMBERS_OR_NULL = NUMBERS | {type(None)}
+TEXT_OR_NULL = frozenset((str, type(None)))
+NON_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}  # Python's word -> that of the databases
+TEXT_REPLACED = "text_replaced"  # a notice: characters that no UTF-8 file or text reader can hold
+BYTES_AS_BASE64 = "bytes_as_base64"  # a notice: cells
+
+_FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("null", (type(None),)),
+    ("boolean", (bool,)),  # before the integers, which it is one of
+    ("integer", (int,)),
+    ("float", (float,)),
+    ("text", (str,)),
+    ("bytes", (bytes, bytearray, memoryview)),
+    ("moment", (date, time)),  # datetime is a date
+    ("document", (dict, list, tuple)),
+)
+
+
+def family(kind: type) -> str:
+    """What a type means to a file: one of the families above, ``decimal`` or ``other``."""
+    for name, types in _FAMILIES:
+        if issubclass(kind, types):
+            return name
+    from decimal import Decimal  # costs a few ms at start, which a file without decimals need not pay
+
+    return "decimal" if issubclass(kind, Decimal) else "other"
+
+
+def joined(cells: Sequence[Any]) -> str | None:
+    """All cells of a column as one text, or None when one of them is no text.
+
+    This is the fastest way to see that a column is text, and one look at the whole (does a quote occur at
+    all?) then spares one at every cell.
+    """
+    if not isinstance(cells[0], str):
+        return None
+    try:
+        return "".join(cells)
+    except TypeError:
+        return None
+
+
+def decimal_text(value: Decimal) -> str:
+    """Every digit, never an exponent. NaN is one word here, whatever its sign, kind and payload."""
+    return "NaN" if value.is_nan() else format(value, "f")
+
+
+def base64_text(value: bytes | bytearray | memoryview, notices: Notices) -> str:
+    """Bytes as text of one line."""
+    notices.count(BYTES_AS_BASE64)
+    return b2a_base64(value, newline=False).decode("ascii")
+
+
+def without_nul(text: str, notices: Notices) -> str:
+    """Text in which NUL has become U+FFFD, for formats that would escape it out of sight of ``encoded``."""
+    notices.count(TEXT_REPLACED, text.count("\0"))
+    return text.replace("\0", "\ufffd")
+
+
+def encoded(text: str, notices: Notices) -> bytes:
+    """A chunk of a file as UTF-8, where lone surrogates and NUL become U+FFFD and are counted.
+
+    The whole chunk is tried at once, and only one that fails is searched: replacing a character by another
+    cannot touch the marks of any format, as none of them is replaced.
+    """
+    if "\0" not in text:
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            pass
+    text, replaced = re.subn("[\0\ud800-\udfff]", "\ufffd", text)
+    notices.count(TEXT_REPLACED, replaced)
+    return text.encode()

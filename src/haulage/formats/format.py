@@ -1,0 +1,122 @@
+"""What a format is: its name, its options, and an encoder that turns batches of rows into bytes.
+
+An encoder is opened for one file and told ``begin``, ``rows`` for each batch, ``end``, in this order. What it
+had to change on the way it counts in its notices; what a whole file must end with it says in ``trailer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # only a type: the child need not load the whole catalogue to encode
+    from haulage.core.catalogue import Column
+
+
+class Notices:
+    """What was written otherwise than it was read, counted by code."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def count(self, code: str, n: int = 1) -> None:
+        """Add to a code's count. Zero leaves no trace, so that a code that is there always happened."""
+        if n:
+            self._counts[code] = self._counts.get(code, 0) + n
+
+    def items(self) -> ItemsView[str, int]:
+        """Every code that happened, with its count."""
+        return self._counts.items()
+
+
+class Encoder(Protocol):
+    """One file in the making."""
+
+    @property
+    def notices(self) -> Notices:
+        """What had to be changed so far."""
+
+    @property
+    def trailer(self) -> bytes:
+        """What the whole file ends with; empty where nothing is fixed. Asked after ``end``."""
+
+    def begin(self) -> bytes:
+        """What stands before the first row."""
+
+    def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
+        """One batch, every row of it; nothing for an empty batch.
+
+        Raises:
+            ValueError: a row has more or fewer cells than there are columns.
+        """
+
+    def end(self) -> bytes:
+        """What stands after the last row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice that the requester has within one format."""
+
+    name: str
+    choices: tuple[str, ...]
+    default: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file.
+
+    Args:
+        suffix: with its dot.
+        open: starts a file of these columns, whose headers are distinct, with options that were resolved.
+        compressions: names of ``COMPRESSIONS`` that make sense for it; a plain file always does.
+    """
+
+    name: str
+    label: str
+    media_type: str
+    suffix: str
+    options: tuple[Option, ...]
+    open: Callable[[Sequence[Column], Mapping[str, str]], Encoder]
+    compressions: tuple[str, ...] = ()
+
+
+class OptionInvalid(ValueError):
+    """A format does not have this option, or not with this value.
+
+    Args:
+        name: the option as it was given.
+        value: what was given for it.
+        choices: what may be given; empty when there is no such option.
+    """
+
+    def __init__(self, format: Format, name: str, value: object, choices: tuple[str, ...]) -> None:
+        self.name = name
+        self.value = value
+        self.choices = choices
+        if choices:
+            text = f"option {name!r} of {format.name} is {value!r}; choose one of {', '.join(choices)}"
+        else:
+            known = ", ".join(option.name for option in format.options) or "none"
+            text = f"{format.name} has no option {name!r} (given: {value!r}); its options: {known}"
+        super().__init__(text)
+
+
+def resolve_options(format: Format, given: Mapping[str, str]) -> Mapping[str, str]:
+    """Every option of a format with the value that counts: the given one, or its default.
+
+    Raises:
+        OptionInvalid: the first given option that the format does not have, or not with that value.
+    """
+    options = {option.name: option for option in format.options}
+    for name, value in given.items():
+        if name not in options:
+            raise OptionInvalid(format, name, value, ())
+        if value not in options[name].choices:
+            raise OptionInvalid(format, name, value, options[name].choices)
+    return {name: given.get(name, option.default) for name, option in options.items()}

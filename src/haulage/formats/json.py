@@ -1,0 +1,49 @@
+"""JSON: one array, one object a row, keys in the order of the columns; ``[]`` when there are no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from haulage.formats.cells import encoded
+from haulage.formats.format import Format, Notices
+from haulage.formats.objects import NUMBERS_OPTION, Objects
+
+if TYPE_CHECKING:
+    from haulage.core.catalogue import Column
+
+
+class JsonEncoder:
+    """One JSON file in the making."""
+
+    def __init__(self, columns: Sequence[Column], options: Mapping[str, str]) -> None:
+        self.notices = Notices()
+        self._objects = Objects(columns, options, self.notices)
+        self._is_empty = True
+        self.trailer = b"]\n"
+
+    def begin(self) -> bytes:
+        return b"["
+
+    def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
+        if not batch:
+            return b""
+        # A separator stands before each row but the first that is really written. One that is decided by a
+        # count taken earlier makes `[{…},]` or `{…}{…}` as soon as the count and the rows differ.
+        lead = "\n" if self._is_empty else ",\n"
+        self._is_empty = False
+        return encoded(lead + ",\n".join(self._objects.texts(batch)), self.notices)
+
+    def end(self) -> bytes:
+        return b"]\n" if self._is_empty else b"\n]\n"
+
+
+FORMAT = Format(
+    name="json",
+    label="JSON",
+    media_type="application/json",
+    suffix=".json",
+    options=(NUMBERS_OPTION,),
+    open=JsonEncoder,
+    compressions=("gzip", "zstd"),
+)

@@ -1,0 +1,45 @@
+"""NDJSON: one JSON object a line, a line for each row and nothing else; a file without rows is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from haulage.formats.cells import encoded
+from haulage.formats.format import Format, Notices
+from haulage.formats.objects import NUMBERS_OPTION, Objects
+
+if TYPE_CHECKING:
+    from haulage.core.catalogue import Column
+
+
+class NdjsonEncoder:
+    """One NDJSON file in the making."""
+
+    def __init__(self, columns: Sequence[Column], options: Mapping[str, str]) -> None:
+        self.notices = Notices()
+        self._objects = Objects(columns, options, self.notices)
+        self.trailer = b""  # until there is a line that must have an end
+
+    def begin(self) -> bytes:
+        return b""
+
+    def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
+        if not batch:
+            return b""
+        self.trailer = b"\n"
+        return encoded("\n".join(self._objects.texts(batch)) + "\n", self.notices)
+
+    def end(self) -> bytes:
+        return b""
+
+
+FORMAT = Format(
+    name="ndjson",
+    label="NDJSON",
+    media_type="application/x-ndjson",
+    suffix=".ndjson",
+    options=(NUMBERS_OPTION,),
+    open=NdjsonEncoder,
+    compressions=("gzip", "zstd"),
+)

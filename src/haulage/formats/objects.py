@@ -1,0 +1,64 @@
+"""Rows as JSON objects, shared by json.py and ndjson.py. The single values are in json_values.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from json.encoder import encode_basestring as quoted
+from typing import TYPE_CHECKING, Any
+
+from haulage.formats.cells import NUMBERS_OR_NULL, TEXT_OR_NULL, joined
+from haulage.formats.format import Notices, Option
+from haulage.formats.json_values import JsonValues, is_plain
+
+if TYPE_CHECKING:
+    from haulage.core.catalogue import Column
+
+NUMBERS_OPTION = Option("numbers", ("number", "string"), "number", "Decimals and long integers")
+
+
+class Objects:
+    """The rows of one file, each as the text of one JSON object without a line break in it."""
+
+    def __init__(self, columns: Sequence[Column], options: Mapping[str, str], notices: Notices) -> None:
+        headers = [column.header for column in columns]
+        assert headers, "a file has at least one column"
+        assert len(set(headers)) == len(headers), "headers are made distinct before a file is opened"
+        self._values = JsonValues(notices, long_numbers_as_text=options["numbers"] == "string")
+        self._names = [self._values.text(header) + ":" for header in headers]
+        self._documents = [column.type == "json" for column in columns]
+
+    def texts(self, batch: Sequence[tuple[object, ...]]) -> Iterator[str]:
+        """One text a row.
+
+        The columns are written one by one, and a row is then joined from its values and what stands between
+        them, which is the same in every row. This is about twice as fast as json.dumps of a list of dicts.
+        """
+        parts: list[Iterable[str]] = []
+        lead = "{"
+        columns = zip(*batch, strict=True)
+        for name, is_document, cells in zip(self._names, self._documents, columns, strict=True):
+            mark, texts = self._column(cells, is_document=is_document)
+            parts += (repeat(lead + name + mark), texts)
+            lead = mark + ","
+        parts.append(repeat(lead[:-1] + "}"))
+        return map("".join, zip(*parts, strict=False))  # what stands between is endless, the cells end it
+
+    def _column(self, cells: tuple[Any, ...], *, is_document: bool) -> tuple[str, Iterable[str]]:
+        """The cells as JSON, and the mark that is still to stand on both sides of each."""
+        text = joined(cells)
+        if text is not None and not is_document:
+            if is_plain(text):
+                return '"', cells
+            if "\0" not in text:
+                return "", map(quoted, cells)
+        kinds = set(map(type, cells))
+        if kinds <= NUMBERS_OR_NULL:
+            return "", self._values.numbers(cells, kinds)
+        if kinds <= TEXT_OR_NULL and not is_document:
+            string = self._values.string
+            return "", ["null" if cell is None else string(cell) for cell in cells]
+        writers = {kind: self._values.writer(kind) for kind in kinds}
+        if is_document and str in writers:
+            writers[str] = self._values.document
+        return "", [writers[type(cell)](cell) for cell in cells]

@@ -1,0 +1,123 @@
+"""What only the export table needs: the storage budget, and bytes that wait for their removal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, or_, select, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from haulage.core.limits import ExportLimits
+from haulage.core.ports import Storage, Terms
+from haulage.exports.life import ExportLife, ExportRun
+from haulage.stores.database import Database
+from haulage.stores.runs import SqlRuns
+from haulage.stores.tables import exports, workers
+
+RELEASED = {"reserved_bytes": None, "phase": None}
+
+
+class StorageBudget:
+    """Admits a claim only with room for its file (DECISIONS 17).
+
+    A claim reserves min(file limit, what is left), freed by the UPDATE that leaves ``running``. Where only
+    reservations are in the way the run waits; where finished files leave nothing it is claimed with
+    nothing reserved, and its worker fails it with ``storage_exceeded``.
+    """
+
+    def figures(self) -> Sequence[ColumnElement[Any]]:
+        """Bytes of finished files and bytes promised to running builds, over all tenants."""
+        budget = exports.alias("budget")
+        counted = or_(budget.c.stored_bytes.is_not(None), budget.c.reserved_bytes.is_not(None))
+        return [
+            select(func.coalesce(func.sum(budget.c[name]), 0)).where(counted).scalar_subquery().label(label)
+            for name, label in (("stored_bytes", "stored_all"), ("reserved_bytes", "reserved_all"))
+        ]
+
+    def admit(self, row: Row[Any], terms: Terms, now: int) -> dict[str, Any] | None:
+        """Reserve space and set the clocks of the build."""
+        left = terms.store_bytes - row.stored_all - row.reserved_all
+        if row.reserved_all and row.file_bytes > left:
+            return None
+        return {
+            "reserved_bytes": max(0, min(row.file_bytes, left)),
+            "attempts": row.attempts + 1,
+            "finish_by": now + row.generation_ms + int(terms.grace_seconds * 1000),
+            "artifact_key": f"{row.id}.{row.claim_no + 1}",  # the name is stored before a byte is written
+            "phase": None,
+            "processed": None,
+            "total": None,
+        }
+
+
+class ExportRows(SqlRuns[ExportRun]):
+    """The export table; implements ``exports.request.ExportStore``."""
+
+    def __init__(self, database: Database, limits: ExportLimits) -> None:
+        """Bind the table, its life and its record."""
+        super().__init__(
+            database,
+            exports,
+            ExportLife,
+            ExportRun,
+            admission=StorageBudget(),
+            retention_seconds=limits.retention_seconds,
+            released=RELEASED,
+        )
+
+    def storage(self, tenant: str, *, tx: Connection | None = None) -> Storage:
+        """Bytes of finished files (also while they wait for removal) and bytes reserved."""
+        c = exports.c
+        counted = or_(c.stored_bytes.is_not(None), c.reserved_bytes.is_not(None))
+        wanted = select(
+            func.coalesce(func.sum(c.stored_bytes), 0),
+            func.coalesce(func.sum(c.reserved_bytes), 0),
+            func.coalesce(func.sum(c.stored_bytes).filter(c.tenant == tenant), 0),
+        ).where(counted)
+        with self._database.read(tx) as connection:
+            stored, reserved, own = connection.execute(wanted).one()
+        return Storage(stored, reserved, own)
+
+    def unkept(self, limit: int = 100) -> list[ExportRun]:
+        """Runs whose state promises no file any more while their bytes are not known to be gone."""
+        wanted = (
+            select(exports)
+            .where(exports.c.artifact_key.is_not(None), exports.c.state.in_(("expired", "failed", "cancelled")))
+            .order_by(exports.c.finished_at)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return [self._run(row) for row in connection.execute(wanted)]
+
+    def forget_bytes(self, run_id: str, key: str) -> None:
+        """Record that the bytes of a key are gone."""
+        statement = (
+            update(exports)
+            .where(exports.c.id == run_id, exports.c.artifact_key == key, exports.c.state != "ready")
+            .values(artifact_key=None, stored_bytes=None)
+        )
+        with self._database.write() as connection:
+            connection.execute(statement)
+
+    def promised(self, keys: Sequence[str]) -> set[str]:
+        """Which of these keys a row still names, as (id, claim_no); the others are orphans."""
+        ids = {key.rpartition(".")[0] for key in keys}
+        wanted = select(exports.c.artifact_key).where(
+            exports.c.id.in_(ids), exports.c.artifact_key.is_not(None)
+        )
+        with self._database.read() as connection:
+            return set(connection.execute(wanted).scalars())
+
+    def abandon_waiting(self, abandon_seconds: float, *, now: int | None = None) -> list[ExportRun]:
+        """Fail waiting runs for which no worker was seen for so long (DECISIONS 4)."""
+        instant = self._database.now(now)
+        since = instant - int(abandon_seconds * 1000)
+        alive = (
+            select(workers.c.id)
+            .where(workers.c.seen_at > since)
+            .where(or_(workers.c.only_run.is_(None), workers.c.only_run == exports.c.id))
+            .exists()
+        )
+        values = {"failure_code": "workers_gone"}
+        return self.abandon(ExportLife.abandon, values, alive=alive, before=since, now=instant)

@@ -1,0 +1,62 @@
+"""Idempotency keys, written with the run they stand for. Implements ``core.ports.IdempotencyKeys``."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, delete, insert, select
+
+from haulage.core.ports import KeptKey
+from haulage.stores.database import Database
+from haulage.stores.tables import idempotency_keys as keys
+
+
+class SqlKeys:
+    """The table of idempotency keys."""
+
+    def __init__(self, database: Database) -> None:
+        """Bind the database."""
+        self._database = database
+
+    def find(
+        self, tenant: str, account: str, key: str, *, now: int | None = None, tx: Connection | None = None
+    ) -> KeptKey | None:
+        """What a key stands for, unless it is too old."""
+        wanted = select(keys.c.body_hash, keys.c.run).where(
+            keys.c.tenant == tenant,
+            keys.c.account == account,
+            keys.c.key == key,
+            keys.c.expires_at > self._database.now(now),
+        )
+        with self._database.read(tx) as connection:
+            row = connection.execute(wanted).first()
+        return None if row is None else KeptKey(row.body_hash, row.run)
+
+    def keep(
+        self,
+        tenant: str,
+        account: str,
+        key: str,
+        kept: KeptKey,
+        *,
+        seconds: float,
+        now: int | None = None,
+        tx: Connection | None = None,
+    ) -> None:
+        """Remember a key; one that was too old is written anew."""
+        until = self._database.now(now) + int(seconds * 1000)
+        mine = (keys.c.tenant == tenant, keys.c.account == account, keys.c.key == key)
+        with self._database.write(tx) as connection:
+            connection.execute(delete(keys).where(*mine))
+            connection.execute(
+                insert(keys).values(
+                    tenant=tenant,
+                    account=account,
+                    key=key,
+                    body_hash=kept.body_hash,
+                    run=kept.run,
+                    expires_at=until,
+                )
+            )
+
+    def forget(self, *, now: int | None = None) -> int:
+        """Remove keys that are too old."""
+        return self._database.forget(keys, keys.c.expires_at <= self._database.now(now))

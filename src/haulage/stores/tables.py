@@ -1,0 +1,178 @@
+"""Every table of ours, once. ``run_table`` makes the one of a flow from its life and its own columns."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.types import JSON, String
+
+from haulage.core.lifecycle import Lifecycle
+from haulage.exports.life import ExportLife
+
+SCHEMA_VERSION = 1  # of the newest migration
+MIN_WORKER = 1  # the oldest schema version whose workers may claim here
+
+ID = String(36)
+NAME = String(200)
+Instant = BigInteger  # milliseconds since 1970 in UTC: no database drops a fraction of an integer
+
+metadata = MetaData(
+    naming_convention={"ck": "%(table_name)s_%(constraint_name)s", "uq": "%(table_name)s_%(column_0_name)s"}
+)
+
+
+def _listed(states: frozenset[str] | tuple[str, ...]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+def run_table(name: str, life: type[Lifecycle], *own_columns: Column[object] | Index) -> Table:
+    """The table of a flow: what every run has, one column per deadline of the life, then its own.
+
+    The checks are derived from the life: only its states, and a lease exactly while a worker holds the run.
+    """
+    leased = _listed(life.leased_states())
+    deadlines = [column for column in life.deadline_columns() if column != "lease_until"]
+    return Table(
+        name,
+        metadata,
+        Column("id", ID, primary_key=True),
+        Column("tenant", NAME, nullable=False),
+        Column("state", String(32), nullable=False),
+        Column("requested_at", Instant, nullable=False),
+        Column("worker", ID),
+        Column("claim_no", Integer, nullable=False),
+        Column("started_at", Instant),
+        Column("heartbeat_at", Instant),
+        Column("updated_at", Instant),
+        Column("lease_until", Instant),
+        Column("cancel_requested_at", Instant),
+        Column("finished_at", Instant),
+        Column("retain_until", Instant),
+        Column("generation", Integer, nullable=False),
+        Column("revision", Integer, nullable=False),
+        *(Column(column, Instant) for column in deadlines),
+        Column("slot", Integer),
+        Column("active_key", String(64)),
+        *own_columns,
+        # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards.
+        UniqueConstraint("slot"),
+        UniqueConstraint("active_key"),
+        CheckConstraint(f"state in ({_listed(life.states)})", name="state_known"),
+        CheckConstraint(f"(state in ({leased})) = (lease_until is not null)", name="leased_while_held"),
+        CheckConstraint(f"(state in ({leased})) or slot is null", name="slot_while_held"),
+        CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
+        Index(f"{name}_queued", "requested_at", "id", "tenant", sqlite_where=text("state = 'queued'")),
+        Index(f"{name}_running", "tenant", sqlite_where=text("state = 'running'")),
+        Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
+        Index(f"{name}_retained", "retain_until", sqlite_where=text("retain_until is not null")),
+    )
+
+
+exports = run_table(
+    "exports",
+    ExportLife,
+    Column("account", NAME, nullable=False),
+    Column("dataset", String(63), nullable=False),
+    Column("dataset_hash", String(64), nullable=False),
+    Column("source", NAME, nullable=False),
+    Column("format", String(32), nullable=False),
+    Column("compression", String(32)),
+    Column("options", JSON, nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("requester", JSON, nullable=False),
+    Column("as_of", Instant, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("attempts_max", Integer, nullable=False),
+    Column("generation_ms", BigInteger, nullable=False),
+    Column("file_bytes", BigInteger, nullable=False),
+    Column("phase", String(32)),
+    Column("processed", BigInteger),
+    Column("total", BigInteger),
+    Column("notices", JSON, nullable=False),
+    Column("snapshot_at", Instant),
+    Column("rows", BigInteger),
+    Column("bytes", BigInteger),
+    Column("sha256", String(64)),
+    Column("columns", JSON(none_as_null=True)),
+    Column("file_name", Text),
+    Column("media_type", Text),
+    Column("complete", Boolean),
+    Column("failure_code", String(64)),
+    Column("failure_detail", Text),
+    Column("artifact_key", String(80)),
+    Column("reserved_bytes", BigInteger),
+    Column("stored_bytes", BigInteger),
+    CheckConstraint(
+        "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null"
+        " and expires_at is not null and complete is not null)",
+        name="ready_is_provable",
+    ),
+    Index("exports_expiring", "expires_at", sqlite_where=text("state = 'ready'")),
+    # Bytes that no state promises any longer and that are not gone yet (the unlink can fail).
+    Index(
+        "exports_unkept",
+        "finished_at",
+        sqlite_where=text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')"),
+    ),
+    Index(
+        "exports_budget",
+        "stored_bytes",
+        "reserved_bytes",
+        "tenant",
+        sqlite_where=text("stored_bytes is not null or reserved_bytes is not null"),
+    ),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", ID, primary_key=True),
+    Column("host", NAME, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("lanes", Integer, nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("seen_at", Instant, nullable=False),
+    Column("only_run", ID),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("tenant", NAME, primary_key=True),
+    Column("account", NAME, primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("body_hash", String(64), nullable=False),
+    Column("run", ID, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("key_name", NAME, nullable=False),
+    Column("tenant", NAME, nullable=False),
+    Column("account", NAME, nullable=False),
+    Column("expires_at", Instant, nullable=False, index=True),
+)
+
+facts = Table(
+    "haulage_facts",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", Integer, nullable=False),
+)

@@ -1,0 +1,309 @@
+"""One run from its claim to its settle, in one thread: the story of a build, told in order.
+
+    see that it may  ->  start the child  ->  listen  ->  reap  ->  publish or remove  ->  settle
+
+While the child works this thread never asks the store anything: what it must know of cancel and lease comes
+from the heartbeat, and if that falls silent the lease's own clock ends the child.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from haulage.core import events
+from haulage.core.errors import CATALOGUE, BuildFailed, StoreUnavailable
+from haulage.core.lease import CancelWanted, Held, LeaseLost
+from haulage.core.lifecycle import Move
+from haulage.core.limits import ExportLimits
+from haulage.core.ports import After, Runs
+from haulage.core.progress import Progress
+from haulage.exports.build import BuildOrder
+from haulage.exports.life import ExportLife, ExportRun
+from haulage.formats import FORMATS, file_name, media_type
+from haulage.worker.heartbeat import Heartbeat, Holding
+from haulage.worker.process import Child
+from pathlib import Path
+from typing import Protocol
+
+LISTEN_SECONDS = 0.1  # between two looks at cancel, lease and clock
+SETTLE_RETRY_SECONDS = 60  # how long a settle is tried again when the store does not answer
+REMOVE_RETRY_SECONDS = 10  # how long bytes are tried to be removed before the sweep takes that over
+
+
+class Workshop(Protocol):
+    """Where a lane's artifacts are made; ``artifacts.local.LocalArtifacts`` is one."""
+
+    def begin(self, key: str) -> Path:
+        """Make the folder of one build."""
+
+    def publish(self, key: str, expected_bytes: int) -> None:
+        """Give a verified file its final name."""
+
+    def remove(self, key: str) -> bool:
+        """Remove everything of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What every lane of a worker works with."""
+
+    runs: Runs[ExportRun]
+    artifacts: Workshop
+    limits: ExportLimits
+    heartbeat: Heartbeat
+    source_of: Callable[[str], tuple[str, float]]  # a source's URL and busy time; KeyError when unknown
+    permit: Callable[[ExportRun], None]  # raises BuildFailed("permission_lost")
+    observe: events.Observe
+
+
+class Stop(StrEnum):
+    """Why a child is ended before it is done."""
+
+    CANCEL = "cancel"
+    LEASE = "lease"
+    OVERTIME = "overtime"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a build ended: a move to make, and what to write with it. Decided first, then acted upon."""
+
+    move: Move
+    values: Mapping[str, Any]
+    cause: str | None = None
+
+    @property
+    def code(self) -> str | None:
+        """The failure's code."""
+        return self.values.get("failure_code")
+
+
+class Lane:
+    """Works on one held run; ``finished`` is called when the lane is free again."""
+
+    def __init__(self, bench: Bench, held: Held, run: ExportRun, began: float, finished: Callable[[], None]) -> None:
+        """``began`` is the monotonic time at which the claim was begun."""
+        self._bench = bench
+        self._held = held
+        self._run = run
+        self._began = began
+        self._finished = finished
+        self._shutdown = threading.Event()
+        self._holding: Holding = bench.heartbeat.hold(held, began)
+        self.thread = threading.Thread(target=self._work, name=f"lane {run.id}")
+
+    def stop(self) -> None:
+        """End the child because the worker shuts down."""
+        self._shutdown.set()
+
+    def _work(self) -> None:
+        bench = self._bench
+        try:
+            outcome = self._build()
+            if outcome is not None:
+                self._end(outcome)
+        except LeaseLost:
+            self._discard()
+        except Exception as problem:  # noqa: BLE001 - a lane that dies silently would keep its slot
+            bench.observe(events.Incident(self._run.id, "lane", f"{type(problem).__name__}: {problem}"))
+            self._discard()
+        finally:
+            bench.heartbeat.let_go(self._held)
+            self._finished()
+
+    # -- building ----------------------------------------------------------------------------------
+
+    def _build(self) -> Outcome | None:
+        """Run the child and decide what became of it; None when the lease was lost."""
+        try:
+            child = self._start()
+        except BuildFailed as failed:
+            return _failed(failed.code, failed.detail, failed.cause)
+        stop, last = self._listen(child)
+        returned = child.reap()
+        if stop is Stop.LEASE:
+            self._discard()
+            return None
+        if stop is Stop.CANCEL:
+            return Outcome(ExportLife.stop, {})
+        if stop is Stop.OVERTIME:
+            seconds = self._run.generation_ms / 1000
+            return _failed("generation_timeout", f"Building the file took longer than the {seconds:g} s allowed.")
+        if stop is Stop.SHUTDOWN:
+            return _failed("worker_stopped")
+        if "built" in last:
+            return self._finish(last["built"])
+        if "failed" in last:
+            return _failed(last["failed"], last["detail"], last["cause"])
+        return _died(returned, child.last_words)
+
+    def _start(self) -> Child:
+        bench, run = self._bench, self._run
+        bench.permit(run)
+        if not run.reserved_bytes:
+            raise BuildFailed("storage_exceeded")
+        try:
+            url, busy_seconds = bench.source_of(run.source)
+        except KeyError:
+            raise BuildFailed("source_gone", cause=run.source) from None
+        assert run.artifact_key is not None
+        folder = bench.artifacts.begin(run.artifact_key)
+        order = BuildOrder(
+            source_url=url,
+            busy_seconds=busy_seconds,
+            folder=str(folder),
+            plan=run.plan,
+            format=run.format,
+            options=run.options,
+            compression=run.compression,
+            file_bytes=run.file_bytes,
+            reserved_bytes=run.reserved_bytes,
+            progress_seconds=bench.limits.progress_seconds,
+        )
+        try:
+            return Child(order.to_json(), str(folder))
+        except OSError as problem:
+            raise BuildFailed("build_failed", cause=f"no process could be started: {problem}") from problem
+
+    def _listen(self, child: Child) -> tuple[Stop | None, dict[str, Any]]:
+        """Follow the child until it ended; answer why it was stopped, if it was, and its last message."""
+        stop: Stop | None = None
+        kill_at = float("inf")
+        last: dict[str, Any] = {}
+        while True:
+            for message in child.messages(LISTEN_SECONDS):
+                if "phase" in message:
+                    progress = Progress(message["phase"], message["processed"], message["total"])
+                    self._bench.heartbeat.progressed(self._holding, progress)
+                else:
+                    last = message
+            if child.silent and child.ended():
+                return stop, last
+            if stop is None and not last:
+                stop = self._reason_to_stop()
+                if stop is not None:
+                    child.signal(signal.SIGTERM)
+                    kill_at = time.monotonic() + self._bench.limits.stop_seconds
+            if last and kill_at == float("inf"):
+                # It said its last word; a child that then does not end is ended.
+                kill_at = time.monotonic() + self._bench.limits.stop_seconds
+            if time.monotonic() >= kill_at or (child.ended() and not child.silent):
+                child.signal(signal.SIGKILL)
+
+    def _reason_to_stop(self) -> Stop | None:
+        now = time.monotonic()
+        if self._holding.lost or now >= self._holding.trusted_until:
+            return Stop.LEASE
+        if self._holding.cancel_requested:
+            return Stop.CANCEL
+        if now >= self._began + self._run.generation_ms / 1000:
+            return Stop.OVERTIME
+        return Stop.SHUTDOWN if self._shutdown.is_set() else None
+
+    def _finish(self, built: dict[str, Any]) -> Outcome:
+        run = self._run
+        fmt = FORMATS[run.format]
+        return Outcome(
+            ExportLife.finish,
+            {
+                "rows": built["rows"],
+                "processed": built["rows"],
+                "total": built["total"],
+                "bytes": built["bytes"],
+                "stored_bytes": built["bytes"],
+                "sha256": built["sha256"],
+                "snapshot_at": built["snapshot_at"],
+                "columns": built["columns"],
+                "notices": built["notices"],
+                "complete": True,
+                "file_name": file_name(run.dataset, fmt, run.compression),
+                "media_type": media_type(fmt, run.compression),
+                "expires_at": After(self._bench.limits.expiry_seconds),
+            },
+        )
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def _end(self, outcome: Outcome) -> None:
+        """Publish or remove, then settle. Bytes first: only a run without bytes says cancelled or failed."""
+        if outcome.move is ExportLife.finish:
+            try:
+                assert self._run.artifact_key is not None
+                self._bench.artifacts.publish(self._run.artifact_key, outcome.values["bytes"])
+            except BuildFailed as failed:
+                outcome = _failed(failed.code, failed.detail, failed.cause)
+        try:
+            self._settle(outcome)
+        except CancelWanted:
+            # The cancel came between the last look and the settle: it wins, and the file goes.
+            self._settle(Outcome(ExportLife.stop, {}))
+
+    def _settle(self, outcome: Outcome) -> None:
+        bench, run = self._bench, self._run
+        values = dict(outcome.values)
+        if outcome.move is not ExportLife.finish and self._remove():
+            values["artifact_key"] = None
+        give_up = time.monotonic() + SETTLE_RETRY_SECONDS
+        wait = 0.05
+        while True:
+            try:
+                settled = bench.runs.settle(self._held, outcome.move, values)
+            except StoreUnavailable as problem:
+                # The answer may have been lost after the commit: ask again, never touch the file meanwhile.
+                if time.monotonic() >= give_up:
+                    raise LeaseLost(run.id) if outcome.move is not ExportLife.finish else _LeftToTheSweep from problem
+                bench.observe(events.StoreFailed("settle", str(problem), wait))
+                time.sleep(wait)
+                wait = min(1.0, wait * 2)
+                continue
+            bench.observe(
+                events.RunSettled("export", run.id, outcome.move.name, settled.state, outcome.code, outcome.cause)
+            )
+            return
+
+    def _remove(self) -> bool:
+        """Remove the bytes; False when the sweep has to, and then the row keeps naming them."""
+        assert self._run.artifact_key is not None
+        give_up = time.monotonic() + REMOVE_RETRY_SECONDS
+        while True:
+            try:
+                self._bench.artifacts.remove(self._run.artifact_key)
+            except OSError as problem:
+                self._bench.observe(events.RemovalFailed(self._run.artifact_key, type(problem).__name__))
+                if time.monotonic() >= give_up:
+                    return False
+                time.sleep(0.5)
+            else:
+                return True
+
+    def _discard(self) -> None:
+        """The run is somebody else's: whatever this lane made goes, and nothing is written."""
+        self._remove()
+        self._bench.observe(events.LeaseWasLost("export", self._run.id, self._held.claim_no))
+
+
+class _LeftToTheSweep(Exception):  # noqa: N818
+    """Whether the settle was made cannot be read; the file is left as it is for the sweep."""
+
+
+def _failed(code: str, detail: str | None = None, cause: str | None = None) -> Outcome:
+    if code not in CATALOGUE:
+        code, cause = "build_failed", f"unknown code {code}"
+    own = detail if detail != CATALOGUE[code].sentence else None
+    return Outcome(ExportLife.fail, {"failure_code": code, "failure_detail": own}, cause)
+
+
+def _died(returned: int, words: str) -> Outcome:
+    """Name a death that the child could not report."""
+    if returned == -signal.SIGXFSZ:
+        return _failed("no_space", cause="SIGXFSZ")
+    if returned in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+        return _failed("child_killed", cause=f"{signal.Signals(-returned).name}; {words}")
+    return _failed("child_crashed", cause=f"returned {returned}; {words}")

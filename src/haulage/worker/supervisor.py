@@ -1,0 +1,231 @@
+"""Claims runs and gives each a lane; drains on TERM, stops at once on INT.
+
+The claim loop looks when the store's hint says that something changed, when a lane becomes free, and at
+least once a second. A store that fails makes it wait longer each time, up to five seconds, and look again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Protocol
+
+from haulage.core import events
+from haulage.core.clock import new_id
+from haulage.core.errors import StoreUnavailable
+from haulage.core.limits import ExportLimits
+from haulage.core.ports import Presence, Runs, Terms, Watcher, Workers
+from haulage.exports.life import ExportRun
+from haulage.worker.heartbeat import Heartbeat
+from haulage.worker.lanes import Bench, Lane, Workshop
+from haulage.worker.sweeper import Sweeper
+
+HINT_SECONDS = 0.012  # between two looks at the store's hint; they cost a few microseconds each
+LOOK_SECONDS = 1.0  # without a hint the queue is looked at all the same
+BACKOFF_SECONDS_MAX = 5.0
+
+
+class WorkerStore(Protocol):
+    """What a worker needs of a store."""
+
+    @property
+    def exports(self) -> Runs[ExportRun]:
+        """The export table."""
+
+    @property
+    def workers(self) -> Workers:
+        """Presence."""
+
+    def watch(self) -> Watcher:
+        """A hint that something changed."""
+
+
+class Supervisor:
+    """One worker process. ``run`` blocks until it was drained or stopped."""
+
+    def __init__(
+        self,
+        store: WorkerStore,
+        artifacts: Workshop,
+        limits: ExportLimits,
+        sweeper: Sweeper,
+        *,
+        source_of: Callable[[str], tuple[str, float]],
+        permit: Callable[[ExportRun], None],
+        lanes: int,
+        version: str,
+        only_run: str | None = None,
+        observe: events.Observe = events.ignore,
+    ) -> None:
+        """Every start has an id of its own, so that no restart is taken for its predecessor.
+
+        Args:
+            only_run: a private worker claims this run and no other, and counts for nobody else.
+        """
+        self.id = new_id()
+        self.ready = threading.Event()
+        self._store = store
+        self._limits = limits
+        self._sweeper = sweeper
+        self._observe = observe
+        self._lanes_max = lanes
+        self._lanes: set[Lane] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._draining = threading.Event()
+        self._stopping = threading.Event()
+        self._presence = Presence(
+            id=self.id,
+            host=socket.gethostname()[:200],
+            pid=os.getpid(),
+            version=version,
+            state="claiming",
+            lanes=lanes,
+            started_at=0,
+            seen_at=0,
+            only_run=only_run,
+        )
+        self._heartbeat = Heartbeat(store.exports, limits, self._announce, observe)  # type: ignore[arg-type]  # any Runs beats
+        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, observe)
+        self._terms = Terms(
+            worker=self.id,
+            lease_seconds=limits.lease_seconds,
+            slots=limits.slots,
+            tenant_running=limits.tenant_running,
+            store_bytes=limits.store_bytes,
+            grace_seconds=limits.stop_seconds * 2,
+            only=only_run,
+        )
+
+    def run(self) -> None:
+        """Work until drained. In the main thread TERM drains and INT stops at once."""
+        self._install_signals()
+        self._announce_until_heard()
+        self._heartbeat.start()
+        self._sweeper.start()
+        self._observe(events.WorkerStarted(self.id, os.getpid()))
+        self.ready.set()
+        try:
+            self._claim_on()
+            self._wind_down()
+        finally:
+            self._sweeper.stop()
+            self._heartbeat.stop()
+            try:
+                self._store.workers.leave(self.id)
+            except StoreUnavailable as problem:
+                self._observe(events.StoreFailed("leave", str(problem), 0))
+            self._observe(events.WorkerStopped(self.id))
+
+    def drain(self) -> None:
+        """Claim no more; running builds may finish within the grace."""
+        self._draining.set()
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Claim no more, and end running builds now."""
+        self._stopping.set()
+        self.drain()
+
+    # -- claiming ----------------------------------------------------------------------------------
+
+    def _claim_on(self) -> None:
+        watcher: Watcher | None = None
+        wait, look_at = 0.0, 0.0
+        try:
+            while not self._draining.is_set():
+                try:
+                    watcher = watcher or self._store.watch()
+                    woken = self._wake.is_set()
+                    self._wake.clear()
+                    if self._free() and (watcher.changed() or woken or time.monotonic() >= look_at):
+                        look_at = time.monotonic() + LOOK_SECONDS
+                        while self._free() and not self._draining.is_set() and self._claim_one():
+                            pass
+                    wait = 0.0
+                except StoreUnavailable as problem:
+                    wait = min(BACKOFF_SECONDS_MAX, max(0.1, wait * 2)) * random.uniform(0.8, 1.0)  # noqa: S311
+                    self._observe(events.StoreFailed("claim", str(problem), wait))
+                self._wake.wait(wait or (HINT_SECONDS if self._free() else LOOK_SECONDS))
+        finally:
+            if watcher is not None:
+                watcher.close()
+
+    def _free(self) -> bool:
+        return len(self._lanes) < self._lanes_max
+
+    def _claim_one(self) -> bool:
+        began = time.monotonic()
+        claimed = self._store.exports.claim(self._terms)
+        if claimed is None:
+            return False
+        held, run = claimed
+        waited = (run.started_at or 0) - run.requested_at
+        self._observe(events.RunClaimed("export", run.id, held.claim_no, waited))
+        lane = Lane(self._bench, held, run, began, lambda: self._freed(lane))
+        with self._lock:
+            self._lanes.add(lane)
+        lane.thread.start()
+        return True
+
+    def _freed(self, lane: Lane) -> None:
+        with self._lock:
+            self._lanes.discard(lane)
+        self._wake.set()
+
+    # -- presence and the end ----------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        state = "draining" if self._draining.is_set() else "claiming"
+        self._store.workers.announce(replace(self._presence, state=state))
+
+    def _announce_until_heard(self) -> None:
+        wait = 0.1
+        while not self._draining.is_set():
+            try:
+                self._announce()
+            except StoreUnavailable as problem:
+                self._observe(events.StoreFailed("presence", str(problem), wait))
+                self._wake.wait(wait)
+                wait = min(BACKOFF_SECONDS_MAX, wait * 2)
+            else:
+                return
+
+    def _wind_down(self) -> None:
+        """Let running builds finish within the grace, then stop them."""
+        grace = 0.0 if self._stopping.is_set() else self._limits.drain_seconds
+        self._observe(events.WorkerDraining(self.id, grace))
+        try:
+            self._announce()
+        except StoreUnavailable as problem:
+            self._observe(events.StoreFailed("presence", str(problem), 0))
+        until = time.monotonic() + grace
+        while self._lanes and time.monotonic() < until and not self._stopping.is_set():
+            self._wake.wait(0.1)
+            self._wake.clear()
+        with self._lock:
+            lanes = list(self._lanes)
+        for lane in lanes:
+            lane.stop()
+        for lane in lanes:
+            lane.thread.join()
+
+    def _install_signals(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+
+        def drain(_number: int, _frame: FrameType | None) -> None:
+            self.drain()
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        signal.signal(signal.SIGTERM, drain)
+        signal.signal(signal.SIGINT, stop)
