@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -108,12 +109,17 @@ class Haulage:
         if settings.app is None:
             return cls(settings, environ=environ, **options)
         module_name, _, attribute = settings.app.partition(":")
+        folder = str(Path(path).absolute().parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)  # As a web server does: the application lies beside its configuration.
         try:
             found = getattr(import_module(module_name), attribute or "haul")
         except (ImportError, AttributeError) as problem:
             raise ConfigInvalid([f"app = {settings.app!r}: {problem}; write module:name of your Haulage"]) from problem
         if not isinstance(found, cls):
-            raise ConfigInvalid([f"app = {settings.app!r} is a {type(found).__name__}; write module:name of your Haulage"])
+            raise ConfigInvalid(
+                [f"app = {settings.app!r} is a {type(found).__name__}; write module:name of your Haulage"]
+            )
         return found
 
     # -- declaring -----------------------------------------------------------------------------------
@@ -204,14 +210,14 @@ class Haulage:
         settings = self.settings.sources[name]
         return settings.url, settings.busy_seconds
 
-    def asgi(self, authenticate: Authenticate | None = None) -> Any:  # noqa: ANN401 - an ASGI application
+    def asgi(self, authenticate: Authenticate | None = None) -> Any:
         """The web application: stand-alone with keys and sign-in, or mounted in a host.
 
         Args:
             authenticate: gets the host's request and answers a Requester with its session id, or None. With
                 it, Haulage sets no cookie and asks nobody to sign in.
         """
-        from haulage.web.app import Services, create_app  # noqa: PLC0415 - the web extra
+        from haulage.web.app import Services, create_app
 
         return create_app(
             Services(

@@ -148,7 +148,9 @@ class PartFile:
         if self._bytes + len(data) > self._allowed:
             if self._allowed < self._file_bytes:
                 raise BuildFailed("storage_exceeded", "The space left for finished files is too small for this file.")
-            raise BuildFailed("bytes_exceeded", f"The file would be larger than the {self._file_bytes:,} bytes allowed.")
+            raise BuildFailed(
+                "bytes_exceeded", f"The file would be larger than the {self._file_bytes:,} bytes allowed."
+            )
         with writing():
             left = memoryview(data)
             while left:

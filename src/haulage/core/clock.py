@@ -26,7 +26,7 @@ def http_date(instant: int) -> str:
     """An instant as an HTTP date (RFC 9110 section 5.6.7), whole seconds in GMT."""
     moment = datetime.fromtimestamp(instant // 1000, UTC)
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
-    month = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()[moment.month - 1]
+    month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][moment.month - 1]
     return f"{day}, {moment.day:02d} {month} {moment.year:04d} {moment:%H:%M:%S} GMT"
 
 

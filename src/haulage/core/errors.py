@@ -36,7 +36,12 @@ CATALOGUE = _catalogue(
     # What a door refuses.
     F("malformed", 400, "Malformed request", "The request could not be read."),
     F("unauthenticated", 401, "Sign-in needed", "Sign in, or send a bearer key."),
-    F("csrf", 403, "Cross-site request refused", "The CSRF token is missing or wrong. Reload the page and try again."),
+    F(
+        "csrf",
+        403,
+        "Cross-site request refused",
+        "The CSRF token is missing or wrong. Reload the page and try again.",
+    ),
     F("forbidden", 403, "Not permitted", "Your grants do not include this."),
     F("not_found", 404, "Not found", "There is nothing here for you."),
     F("method_not_allowed", 405, "Method not allowed", "This address does not answer that method."),
@@ -52,18 +57,35 @@ CATALOGUE = _catalogue(
     F("range_not_satisfiable", 416, "Range not satisfiable", "The file is shorter than the range asked for."),
     F("invalid", 422, "Invalid request", "Some of what was sent cannot be used."),
     F("library_missing", 422, "Library missing", "This format needs a library that is not installed."),
-    F("too_many_queued", 429, "Too many exports waiting", "You already have as many exports waiting as allowed."),
-    F("too_many_streams", 429, "Too many event streams", "This session holds as many event streams as allowed."),
+    F(
+        "too_many_queued",
+        429,
+        "Too many exports waiting",
+        "You already have as many exports waiting as allowed.",
+    ),
+    F(
+        "too_many_streams",
+        429,
+        "Too many event streams",
+        "This session holds as many event streams as allowed.",
+    ),
+    F("too_many_attempts", 429, "Too many attempts", "Too many keys were tried from here. Wait a moment."),
     F("internal", 500, "Internal error", "Something went wrong here. The incident was logged."),
     F("no_worker", 503, "No worker alive", "No worker is running to build the file. Try again in a moment."),
     F("queue_full", 503, "Queue full", "Too many exports are waiting. Try again in a moment."),
+    F("not_serving", 503, "Not ready to serve", "This process cannot serve at the moment."),
     F("store_unavailable", 503, "Store unavailable", "The store does not answer. Try again in a moment."),
     # What a door refuses and a run can end with.
     F("storage_exceeded", 503, "Storage used up", "The space for finished files is used up."),
     F("source_unavailable", 503, "Source unavailable", "The data could not be opened."),
     F("source_locked", 503, "Source locked", "The data is locked by another program."),
     F("source_failed", 502, "Query failed", "The data source refused the query."),
-    F("count_timeout", 503, "Counting took too long", "The rows could not be counted within the time allowed."),
+    F(
+        "count_timeout",
+        503,
+        "Counting took too long",
+        "The rows could not be counted within the time allowed.",
+    ),
     # Why a file is gone.
     F("expired", 410, "File expired", "The file was removed at the end of its time. Export again."),
     F("cancelled", 410, "Export cancelled", "The export was cancelled; there is no file."),
@@ -77,13 +99,28 @@ CATALOGUE = _catalogue(
     F("workers_gone", 0, "Workers gone", "Every worker has gone while the export was waiting."),
     F("worker_lost", 0, "Worker lost", "The worker that built the file was lost."),
     F("worker_stopped", 0, "Worker stopped", "The worker was shut down before the file was finished."),
-    F("child_killed", 0, "Process killed", "The process that built the file was killed (out of memory, or by hand)."),
+    F(
+        "child_killed",
+        0,
+        "Process killed",
+        "The process that built the file was killed (out of memory, or by hand).",
+    ),
     F("child_crashed", 0, "Process ended", "The process that built the file ended without a word."),
     F("out_of_memory", 0, "Out of memory", "Building the file needed more memory than allowed."),
     F("no_space", 0, "No space left", "The disk is full."),
-    F("sort_space_exceeded", 0, "Sorting needs too much space", "Sorting the rows needed more space than allowed."),
+    F(
+        "sort_space_exceeded",
+        0,
+        "Sorting needs too much space",
+        "Sorting the rows needed more space than allowed.",
+    ),
     F("storage_failed", 0, "Storage failed", "The file could not be written."),
-    F("count_mismatch", 0, "Rows do not match", "The rows written are not the rows counted; no file was kept."),
+    F(
+        "count_mismatch",
+        0,
+        "Rows do not match",
+        "The rows written are not the rows counted; no file was kept.",
+    ),
     F("verify_failed", 0, "File not whole", "The finished file did not pass its check; no file was kept."),
     F("permission_lost", 0, "Permission lost", "You no longer have the permission this export needs."),
     F("source_gone", 0, "Source not configured", "The worker does not know the source of this export."),
@@ -106,7 +143,7 @@ class HaulageError(Exception):
     code = "internal"
 
 
-class Refused(HaulageError):  # noqa: N818 - a refusal is an answer
+class Refused(HaulageError):
     """A door said no.
 
     Args:
@@ -137,7 +174,7 @@ class Refused(HaulageError):  # noqa: N818 - a refusal is an answer
         super().__init__(self.detail)
 
 
-class BuildFailed(HaulageError):  # noqa: N818 - an outcome of a run
+class BuildFailed(HaulageError):
     """A build ended without a file.
 
     Args:
@@ -155,17 +192,17 @@ class BuildFailed(HaulageError):  # noqa: N818 - an outcome of a run
         super().__init__(self.detail)
 
 
-class StoreUnavailable(HaulageError):  # noqa: N818 - it says what is the case
+class StoreUnavailable(HaulageError):
     """The store did not answer; whether a change was made must be read again."""
 
     code = "store_unavailable"
 
 
-class SchemaMismatch(HaulageError):  # noqa: N818 - it says what is the case
+class SchemaMismatch(HaulageError):
     """The store's schema is not the one this version works with; the message says which command helps."""
 
 
-class ConfigInvalid(HaulageError):  # noqa: N818 - it says what is the case
+class ConfigInvalid(HaulageError):
     """A configuration has faults: ``faults`` holds one sentence each, with key, value and what to write."""
 
     def __init__(self, faults: Sequence[str], where: str = "haulage.toml") -> None:

@@ -29,11 +29,11 @@ class Pulse:
     cancel_requested: bool
 
 
-class LeaseLost(Exception):  # noqa: N818 - it is an outcome that is handled, not an error to report
+class LeaseLost(Exception):
     """The run belongs to somebody else now; this worker can change nothing and publishes nothing."""
 
 
-class CancelWanted(Exception):  # noqa: N818 - see LeaseLost
+class CancelWanted(Exception):
     """The lease holds, but a cancel came first: take the stop path instead of this move."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
 from haulage.core.catalogue import Column
 from haulage.core.lease import Held, Pulse
@@ -19,8 +19,7 @@ from haulage.core.lifecycle import Lifecycle, Move
 from haulage.core.progress import Progress
 
 
-class Transaction(Protocol):
-    """An open transaction of a store; only the store looks inside."""
+Transaction: TypeAlias = Any  # an open transaction of a store; only the store looks inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,7 @@ class Runs(Protocol[Run]):
     def get(self, run_id: str, *, tx: Transaction | None = None) -> Run | None:
         """The run of an id."""
 
-    def claim(
-        self, terms: Terms, *, now: int | None = None, tx: Transaction | None = None
-    ) -> tuple[Held, Run] | None:
+    def claim(self, terms: Terms, *, now: int | None = None, tx: Transaction | None = None) -> tuple[Held, Run] | None:
         """Take the next run: a tenant with fewer running runs first, then the oldest."""
 
     def heartbeat(
@@ -135,9 +132,7 @@ class Runs(Protocol[Run]):
     def find_active(self, active_key: str, *, tx: Transaction | None = None) -> Run | None:
         """The active run of a key."""
 
-    def request_cancel(
-        self, run_id: str, *, now: int | None = None, tx: Transaction | None = None
-    ) -> Run | None:
+    def request_cancel(self, run_id: str, *, now: int | None = None, tx: Transaction | None = None) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop."""
 
     def queue_position(self, run: Run, *, tx: Transaction | None = None) -> int | None:
@@ -174,9 +169,7 @@ class Workers(Protocol):
     def seen(self, within_seconds: float, *, now: int | None = None) -> list[Presence]:
         """Workers seen within so many seconds."""
 
-    def claiming(
-        self, within_seconds: float, *, now: int | None = None, tx: Transaction | None = None
-    ) -> bool:
+    def claiming(self, within_seconds: float, *, now: int | None = None, tx: Transaction | None = None) -> bool:
         """Say whether a worker that claims for everybody was seen within so many seconds."""
 
     def forget(self, older_than_seconds: float, *, now: int | None = None) -> int:

@@ -41,7 +41,12 @@ class Requester:
 
     def frozen(self) -> dict[str, object]:
         """What a run keeps of its requester (no session: a token must not be found in the store)."""
-        return {"tenant": self.tenant, "account": self.account, "grants": sorted(self.grants), "key": self.key}
+        return {
+            "tenant": self.tenant,
+            "account": self.account,
+            "grants": sorted(self.grants),
+            "key": self.key,
+        }
 
     @staticmethod
     def thawed(kept: dict[str, object]) -> Requester:
@@ -50,5 +55,8 @@ class Requester:
         assert isinstance(grants, list)
         key = kept.get("key")
         return Requester(
-            str(kept["tenant"]), str(kept["account"]), frozenset(map(str, grants)), key=None if key is None else str(key)
+            str(kept["tenant"]),
+            str(kept["account"]),
+            frozenset(map(str, grants)),
+            key=None if key is None else str(key),
         )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from haulage.core.errors import BuildFailed
-from haulage.core.ports import Measured, Sink, Snapshot, Source
+from haulage.core.ports import Measured, Sink, Source
 from haulage.core.progress import Phase, Progress
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS, Encoder

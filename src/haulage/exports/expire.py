@@ -79,9 +79,7 @@ class SweepReport:
 class ExportSweep:
     """One sweeper of the export table; several may run at once, over hosts."""
 
-    def __init__(
-        self, store: SweptStore, artifacts: Artifacts, limits: ExportLimits, observe: events.Observe
-    ) -> None:
+    def __init__(self, store: SweptStore, artifacts: Artifacts, limits: ExportLimits, observe: events.Observe) -> None:
         """It has an id of its own, which stands in the rows that it takes over."""
         self._id = new_id()
         self._store = store
@@ -151,7 +149,11 @@ class ExportSweep:
             values["failure_code"] = "generation_timeout"
             report.overrun += 1
         elif move is ExportLife.rerun:
-            values |= {"claim_by": After(self._limits.queue_seconds), "started_at": None, "heartbeat_at": None}
+            values |= {
+                "claim_by": After(self._limits.queue_seconds),
+                "started_at": None,
+                "heartbeat_at": None,
+            }
             values |= {"updated_at": None, "processed": None, "total": None, "finish_by": None}
             report.rerun += 1
         else:

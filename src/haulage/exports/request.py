@@ -6,7 +6,6 @@ living worker, then the row. Nothing is written by a request that is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from haulage.core import events
-from haulage.core.catalogue import Catalogue, Dataset
+from haulage.core.catalogue import Catalogue
 from haulage.core.clock import new_id
 from haulage.core.errors import BuildFailed, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
@@ -32,10 +31,9 @@ from haulage.core.ports import (
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
 from haulage.exports.life import ExportLife, ExportRun
-from haulage.exports.plan import Resolved, active_key_of, freeze, query_of, resolve_parameters
+from haulage.exports.parameters import resolve_parameters
+from haulage.exports.plan import Asked, Wish, active_key_of, check, freeze, query_of
 from haulage.exports.reading import reading_of
-from haulage.formats import FORMATS, resolve_options
-from haulage.formats.compression import COMPRESSIONS
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 
@@ -92,19 +90,6 @@ class Counts:
     population_count_computed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """One request, read and checked, before the store is asked."""
-
-    dataset: Dataset
-    resolved: Resolved
-    sql: str
-    format: str
-    options: Mapping[str, str]
-    compression: str | None
-    columns: tuple[str, ...] | None
-
-
 class Exports:
     """The export service; ``Haulage.exports`` is one."""
 
@@ -135,7 +120,7 @@ class Exports:
         requester: Requester,
         dataset: str,
         *,
-        format: str = "csv",  # noqa: A002 - the name of the contract
+        format: str = "csv",
         parameters: Mapping[str, Any] | None = None,
         columns: Sequence[str] | None = None,
         compression: str | None = None,
@@ -158,10 +143,14 @@ class Exports:
         Example:
             ``haul.exports.request(requester, "orders", format="csv", parameters={"since": "2026-01-01"})``
         """
-        asked = [dataset, format, dict(parameters or {}), columns, compression, dict(options or {})]
+        asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}))
         try:
-            wish = self._read(requester, asked)
-            accepted = self._enter(requester, wish, idempotency_key, _hash(asked), private_run)
+            declared = access_dataset(self._catalogue, dataset, requester)
+            if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
+                raise Refused("too_large", "Your grants are too many to be kept with an export.")
+            wish = check(asked, declared, self._doors.evaluate_seconds)
+            self._check_columns(wish, requester)
+            accepted = self._enter(requester, wish, idempotency_key, asked.digest(), private_run)
         except Refused as refused:
             self._observe(
                 events.RequestRefused(refused.code, requester.tenant, requester.account, f"export {dataset}"[:80])
@@ -172,41 +161,10 @@ class Exports:
             self._observe(events.RunRequested("export", run.id, run.tenant, run.account, run.dataset))
         return accepted
 
-    def _read(self, requester: Requester, asked: list[Any]) -> Wish:
-        """Check everything that needs no store; every fault of the body is reported at once."""
-        name, fmt, parameters, columns, compression, options = asked
-        dataset = access_dataset(self._catalogue, name, requester)
-        faults: list[Fault] = []
-        resolved: Resolved | None = None
-        try:
-            resolved = resolve_parameters(dataset, parameters)
-        except Refused as refused:
-            faults.extend(refused.faults)
-        chosen = FORMATS.get(fmt) if fmt in dataset.formats else None
-        settled: Mapping[str, str] = {}
-        if chosen is None:
-            faults.append(Fault("/format", f"{name} has no format {fmt!r}; write one of {', '.join(dataset.formats)}"))
-        else:
-            try:
-                settled = resolve_options(chosen, options)
-            except ValueError as problem:
-                faults.append(Fault("/options", str(problem)))
-        if compression is not None and compression not in (chosen.compressions if chosen else COMPRESSIONS):
-            offered = ", ".join(chosen.compressions if chosen else COMPRESSIONS)
-            faults.append(Fault("/compression", f"{compression!r} is not offered; write one of {offered}, or null"))
-        elif compression is not None and (missing := COMPRESSIONS[compression].missing()):
-            raise Refused("library_missing", missing)
-        if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
-            raise Refused("too_large", "Your grants are too many to be kept with an export.")
-        if faults or resolved is None:
-            raise Refused("invalid", faults=faults)
-        sql = query_of(dataset, resolved, self._doors.evaluate_seconds)
-        wish = Wish(dataset, resolved, sql, fmt, settled, compression, tuple(columns) if columns else None)
-        if columns is not None:
-            self._check_columns(wish, requester, columns)
-        return wish
-
-    def _check_columns(self, wish: Wish, requester: Requester, columns: Sequence[str]) -> None:
+    def _check_columns(self, wish: Wish, requester: Requester) -> None:
+        """Columns are known by the query alone, so its source is asked; only when some were chosen."""
+        if wish.columns is None:
+            return
         reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, self._store.now(), None))
         try:
             with self._open_source(wish.dataset.source).snapshot() as snapshot:
@@ -215,13 +173,9 @@ class Exports:
             raise _as_refusal(failed) from failed
         faults = [
             Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
-            for index, key in enumerate(columns)
+            for index, key in enumerate(wish.columns)
             if key not in known
         ]
-        if not columns:
-            faults.append(Fault("/columns", "name at least one column, or leave it out for all of them"))
-        if len(set(columns)) != len(columns):
-            faults.append(Fault("/columns", "a column is named twice"))
         if faults:
             raise Refused("invalid", faults=faults)
 
@@ -447,10 +401,6 @@ class Exports:
         else:
             self._observe(events.ArtifactLost(run.id, problem))
         return Refused("artifact_lost", state="failed")
-
-
-def _hash(asked: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _as_refusal(failed: BuildFailed) -> Refused:

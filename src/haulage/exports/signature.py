@@ -36,7 +36,7 @@ def parameters_of(function: Callable[..., str]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _parameter(function: Callable[..., str], name: str, hint: Any, default: object) -> Parameter:  # noqa: ANN401
+def _parameter(function: Callable[..., str], name: str, hint: Any, default: object) -> Parameter:
     optional = many = False
     if get_origin(hint) in (Union, UnionType):
         inner = [each for each in get_args(hint) if each is not NoneType]
@@ -49,6 +49,8 @@ def _parameter(function: Callable[..., str], name: str, hint: Any, default: obje
         choices = tuple((str(choice), str(choice)) for choice in get_args(hint))
         return Parameter(name, "choice", label, default, optional, many, choices)
     if hint not in TYPES:
-        message = f"{function.__name__}({name}): annotate it with one of str, int, Decimal, bool, date, datetime, Literal"
+        message = (
+            f"{function.__name__}({name}): annotate it with one of str, int, Decimal, bool, date, datetime, Literal"
+        )
         raise TypeError(message)
     return Parameter(name, TYPES[hint], label, default, optional, many)

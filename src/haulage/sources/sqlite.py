@@ -28,7 +28,7 @@ from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.ports import Reading
 
-BATCH_ROWS = 1_000
+BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold, by the size of the rows before it
 WATCH_SECONDS = 0.25
 

@@ -79,6 +79,12 @@ class ExportRows(SqlRuns[ExportRun]):
             stored, reserved, own = connection.execute(wanted).one()
         return Storage(stored, reserved, own)
 
+    def tally(self) -> dict[str, int]:
+        """How many runs there are in each state, over all tenants; a state without runs is left out."""
+        wanted = select(exports.c.state, func.count()).group_by(exports.c.state)
+        with self._database.read() as connection:
+            return {row.state: row[1] for row in connection.execute(wanted)}
+
     def unkept(self, limit: int = 100) -> list[ExportRun]:
         """Runs whose state promises no file any more while their bytes are not known to be gone."""
         wanted = (
@@ -103,9 +109,7 @@ class ExportRows(SqlRuns[ExportRun]):
     def promised(self, keys: Sequence[str]) -> set[str]:
         """Which of these keys a row still names, as (id, claim_no); the others are orphans."""
         ids = {key.rpartition(".")[0] for key in keys}
-        wanted = select(exports.c.artifact_key).where(
-            exports.c.id.in_(ids), exports.c.artifact_key.is_not(None)
-        )
+        wanted = select(exports.c.artifact_key).where(exports.c.id.in_(ids), exports.c.artifact_key.is_not(None))
         with self._database.read() as connection:
             return set(connection.execute(wanted).scalars())
 

@@ -116,9 +116,7 @@ class SqlRuns(Generic[Run]):
     def find_active(self, active_key: str, *, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
         with self._database.read(tx) as connection:
-            row = connection.execute(
-                select(self._table).where(self._table.c.active_key == active_key)
-            ).first()
+            row = connection.execute(select(self._table).where(self._table.c.active_key == active_key)).first()
         return None if row is None else self._run(row)
 
     def queue_position(self, run: Run, *, tx: Connection | None = None) -> int | None:
@@ -127,9 +125,13 @@ class SqlRuns(Generic[Run]):
             return None
         queue = self._queue()
         mine = select(queue).where(queue.c.id == getattr(run, "id")).subquery("mine")  # noqa: B009
-        ahead = select(func.count()).select_from(queue, mine).where(
-            tuple_(queue.c.load, queue.c.requested_at, queue.c.id)
-            <= tuple_(mine.c.load, mine.c.requested_at, mine.c.id)
+        ahead = (
+            select(func.count())
+            .select_from(queue, mine)
+            .where(
+                tuple_(queue.c.load, queue.c.requested_at, queue.c.id)
+                <= tuple_(mine.c.load, mine.c.requested_at, mine.c.id)
+            )
         )
         with self._database.read(tx) as connection:
             position = connection.execute(ahead).scalar_one()
@@ -146,9 +148,7 @@ class SqlRuns(Generic[Run]):
 
     # -- claiming ----------------------------------------------------------------------------------
 
-    def claim(
-        self, terms: Terms, *, now: int | None = None, tx: Connection | None = None
-    ) -> tuple[Held, Run] | None:
+    def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
         now = self._database.now(now)
         with self._database.write(tx) as connection:
@@ -324,9 +324,7 @@ class SqlRuns(Generic[Run]):
             row = self._write(connection, move, self._entering(move, values, now), {"id": run_id})
         return None if row is None else self._run(row)
 
-    def request_cancel(
-        self, run_id: str, *, now: int | None = None, tx: Connection | None = None
-    ) -> Run | None:
+    def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
 
         Returns the run as it is now, whatever its state; None when there is none.
@@ -373,10 +371,7 @@ class SqlRuns(Generic[Run]):
             changes = self._entering(move, values, now) | {"state": move.target}
         with self._database.write() as connection:
             rows = connection.execute(
-                update(self._table)
-                .where(c.id.in_(ids), due)
-                .values(**changes, revision=c.revision + 1)
-                .returning(*c)
+                update(self._table).where(c.id.in_(ids), due).values(**changes, revision=c.revision + 1).returning(*c)
             ).all()
         return [self._run(row) for row in rows]
 

@@ -24,9 +24,7 @@ class SqlSessions:
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
         """A sign-in that has not ended."""
-        wanted = select(sessions).where(
-            sessions.c.id == session_id, sessions.c.expires_at > self._database.now(now)
-        )
+        wanted = select(sessions).where(sessions.c.id == session_id, sessions.c.expires_at > self._database.now(now))
         with self._database.read() as connection:
             row = connection.execute(wanted).first()
         return None if row is None else SignIn(**row._mapping)  # noqa: SLF001 - public API

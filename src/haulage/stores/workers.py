@@ -21,9 +21,7 @@ class SqlWorkers:
         seen = self._database.now(now)
         with self._database.write() as connection:
             renewed = connection.execute(
-                update(workers)
-                .where(workers.c.id == presence.id)
-                .values(seen_at=seen, state=presence.state)
+                update(workers).where(workers.c.id == presence.id).values(seen_at=seen, state=presence.state)
             )
             if renewed.rowcount == 0:
                 values = {name: getattr(presence, name) for name in workers.c.keys()}  # noqa: SIM118 - a collection
@@ -41,9 +39,7 @@ class SqlWorkers:
         with self._database.read() as connection:
             return [Presence(**row._mapping) for row in connection.execute(wanted)]  # noqa: SLF001 - public API
 
-    def claiming(
-        self, within_seconds: float, *, now: int | None = None, tx: Connection | None = None
-    ) -> bool:
+    def claiming(self, within_seconds: float, *, now: int | None = None, tx: Connection | None = None) -> bool:
         """Say whether a worker that claims for everybody was seen within so many seconds."""
         since = self._database.now(now) - int(within_seconds * 1000)
         wanted = select(workers.c.id).where(

@@ -112,9 +112,7 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("retain_until is not null"),
     )
-    op.create_index(
-        "exports_running", "exports", ["tenant"], unique=False, sqlite_where=sa.text("state = 'running'")
-    )
+    op.create_index("exports_running", "exports", ["tenant"], unique=False, sqlite_where=sa.text("state = 'running'"))
     op.create_index(
         "exports_unkept",
         "exports",

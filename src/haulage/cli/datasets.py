@@ -1,0 +1,146 @@
+"""``haulage datasets``: what can be exported; ``check`` prepares every query against its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haulage.cli.opening import opened
+from haulage.cli.terminal import DONE, FAILED, example, print_json, say, shared, table, tell
+from haulage.core.catalogue import Dataset, Parameter
+from haulage.core.errors import ConfigInvalid, Refused
+from haulage.exports.parameters import resolve_parameters
+from haulage.exports.plan import freeze, query_of
+from haulage.exports.reading import reading_of
+
+if TYPE_CHECKING:
+    from haulage.app import Haulage
+
+# What a parameter without a default is prepared with; the rows do not matter, the query does.
+SAMPLES = {
+    "text": "",
+    "integer": 0,
+    "decimal": "0",
+    "boolean": True,
+    "date": "2000-01-01",
+    "timestamp": "2000-01-01T00:00:00Z",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found out about one dataset. Only problems make the command fail."""
+
+    name: str
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@click.command(epilog=example("haulage datasets", "haulage datasets check orders"))
+@click.argument("action", type=click.Choice(["list", "check"]), default="list", required=False)
+@click.argument("names", nargs=-1, metavar="[DATASET]…")
+@shared
+def datasets(action: str, names: Sequence[str], config: Path, as_json: bool) -> int:
+    """List what can be exported, or check every query against its source.
+
+    A check reads no rows. It ends with 1 when a query cannot work; warnings alone do not fail it.
+    """
+    with opened(config) as haul:
+        chosen = _chosen(haul, names)
+        if action == "check":
+            return _say_checked([check(haul, dataset) for dataset in chosen], as_json)
+        _list(chosen, as_json)
+    return DONE
+
+
+def _chosen(haul: Haulage, names: Sequence[str]) -> list[Dataset]:
+    from haulage.config.faults import meant
+
+    known = {dataset.name: dataset for dataset in haul.catalogue}
+    faults = [f"there is no dataset {name!r}; {meant(name, known)}" for name in names if name not in known]
+    if faults:
+        raise ConfigInvalid(faults, str(haul.settings.path))
+    return [known[name] for name in names] or list(known.values())
+
+
+def _list(chosen: list[Dataset], as_json: bool) -> None:
+    if as_json:
+        print_json({"items": [_shown(dataset) for dataset in chosen]})
+        return
+    if not chosen:
+        say("no datasets; declare one in the configuration: docs/datasets.md")
+        return
+    rows = [
+        [
+            dataset.name,
+            dataset.source,
+            ", ".join(dataset.formats),
+            dataset.permission or "everybody",
+            ", ".join(parameter.name + ("" if parameter.required else "?") for parameter in dataset.parameters) or "-",
+            dataset.label or "-",
+        ]
+        for dataset in chosen
+    ]
+    tell(table(["DATASET", "SOURCE", "FORMATS", "NEEDS", "PARAMETERS", "LABEL"], rows))
+
+
+def _shown(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "label": dataset.label,
+        "description": dataset.description,
+        "source": dataset.source,
+        "permission": dataset.permission,
+        "formats": list(dataset.formats),
+        "parameters": [
+            {"name": each.name, "type": each.type, "required": each.required, "many": each.many}
+            for each in dataset.parameters
+        ],
+        "key": list(dataset.key),
+        "order": list(dataset.order),
+        "declared_in": "python" if dataset.function else "file",
+    }
+
+
+def check(haul: Haulage, dataset: Dataset) -> Checked:
+    """Prepare a dataset's query with its defaults, or with samples where it has none."""
+    warnings = []
+    if not dataset.key and not dataset.order:
+        warnings.append('it has neither key nor order: two exports may differ in their order; write key = ["id"]')
+    try:
+        given = {each.name: _sample(each) for each in dataset.parameters if each.default is None}
+        resolved = resolve_parameters(dataset, given)
+        sql = query_of(dataset, resolved, haul.settings.doors.evaluate_seconds)
+        plan = freeze(dataset, sql, resolved, haul.operator, haul.store.now(), None)
+        found = haul.source(dataset.source).check(reading_of(plan))
+    except Refused as refused:
+        cause = f": {refused.__cause__}" if refused.__cause__ else ""
+        found = [fault.detail for fault in refused.faults] or [refused.detail + cause]
+    # A database in rollback-journal mode works; it is only slower than its writers like (DECISIONS 35).
+    journal = [sentence for sentence in found if "journal mode" in sentence]
+    problems = [sentence for sentence in found if sentence not in journal]
+    return Checked(dataset.name, tuple(problems), (*journal, *warnings))
+
+
+def _sample(parameter: Parameter) -> object:
+    value: object = parameter.choices[0][0] if parameter.type == "choice" else SAMPLES[parameter.type]
+    return [value] if parameter.many else value
+
+
+def _say_checked(found: list[Checked], as_json: bool) -> int:
+    failed = any(each.problems for each in found)
+    if as_json:
+        items = [{"name": each.name, "problems": each.problems, "warnings": each.warnings} for each in found]
+        print_json({"items": items, "ok": not failed})
+        return FAILED if failed else DONE
+    for each in found:
+        tell(f"{'FAIL' if each.problems else 'WARN' if each.warnings else 'OK'.ljust(4)}  {each.name}")
+        for sentence in (*each.problems, *each.warnings):
+            tell(f"      {sentence}")
+    if not found:
+        say("no datasets; declare one in the configuration: docs/datasets.md")
+    return FAILED if failed else DONE

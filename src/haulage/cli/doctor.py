@@ -1,0 +1,203 @@
+"""``haulage doctor``: what is wrong and what to do. One function a subject; each yields findings.
+
+Later subjects are looked at although earlier ones failed, as far as that is possible; ``--check`` also reads
+every finished file again and compares it with its row.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from haulage.cli.findings import Finding
+from haulage.cli.inspection import files, orphans
+from haulage.cli.opening import read_settings
+from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
+from haulage.core.clock import now_ms, rfc3339
+from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
+
+if TYPE_CHECKING:
+    from haulage.app import Haulage
+    from haulage.config import Settings
+
+YEAR_2026 = 1_767_225_600_000  # milliseconds; a clock before this version was written is wrong
+CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much over the look
+FREE_SHARE = 0.1  # of the disk; less is worth a word
+
+
+@click.command(epilog=example("haulage doctor --check"))
+@click.option("--check", "thorough", is_flag=True, help="Also read every finished file again (may take long).")
+@shared
+def doctor(thorough: bool, config: Path, as_json: bool) -> int:
+    """Say what is wrong and what to do: configuration, secrets, store, artifacts, sources, workers, clock.
+
+    Ends with 1 when something is wrong (FAIL), with 2 when the configuration cannot be used at all.
+    """
+    try:
+        settings = read_settings(config)
+    except ConfigInvalid as problem:
+        return _answer([Finding("FAIL", "configuration", fault) for fault in problem.faults], as_json, USAGE)
+    findings = [Finding("OK", "configuration", f"{config} has no faults")]
+    findings += [*_secrets(settings), *_modes(settings), *_clock(), *_compression()]
+    try:
+        with closing(_opened(config)) as haul:
+            findings += [*_store(haul), *_artifacts(haul), *_sources(haul), *_workers(haul), *_datasets(haul)]
+            if thorough:
+                findings += [*files(haul), *orphans(haul)]
+    except SchemaMismatch as problem:
+        findings.append(Finding("FAIL", "store", str(problem), "run: haulage migrate up"))
+    except StoreUnavailable as problem:
+        findings.append(
+            Finding("FAIL", "store", str(problem) or "it does not answer", "see that its file can be written")
+        )
+    except OSError as problem:
+        findings.append(
+            Finding("FAIL", "artifacts", f"{problem.filename}: {problem.strerror}", "let Haulage write there")
+        )
+    return _answer(findings, as_json, FAILED)
+
+
+def _opened(config: Path) -> Haulage:
+    from haulage.app import Haulage
+    from haulage.cli.opening import find_beside
+
+    find_beside(config)
+    return Haulage.find(config)
+
+
+def _answer(findings: list[Finding], as_json: bool, code: int) -> int:
+    wrong = any(finding.level == "FAIL" for finding in findings)
+    if as_json:
+        print_json({"ok": not wrong, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            tell(f"{finding.level:<4}  {finding.subject}: {finding.what}" + (f"; {finding.do}" if finding.do else ""))
+    return code if wrong else DONE
+
+
+# -- without the store ---------------------------------------------------------------------------------
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    count = len(settings.secret_keys)
+    yield Finding("OK", "secrets", f"{count} {'secret' if count == 1 else 'secrets'}; the first signs")
+    if not settings.keys:
+        yield Finding(
+            "WARN", "keys", "there are no bearer keys, so nobody can sign in", "run: haulage keys new NAME --write"
+        )
+
+
+def _modes(settings: Settings) -> Iterator[Finding]:
+    for warning in settings.warnings:
+        what, _, do = warning.partition("; ")
+        yield Finding("WARN", "file modes", what, do)
+    for url in (settings.store, settings.artifacts):
+        path = Path(url.removeprefix("sqlite:///").removeprefix("file:"))
+        if path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+            yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
+
+
+def _clock() -> Iterator[Finding]:
+    wall, steady = now_ms(), time.monotonic()
+    time.sleep(0.05)
+    drift = (now_ms() - wall) - (time.monotonic() - steady) * 1000
+    if wall < YEAR_2026:
+        yield Finding("FAIL", "clock", f"this host believes it is {rfc3339(wall)}", "set its clock")
+    elif abs(drift) > CLOCK_STEP_MS:
+        yield Finding("WARN", "clock", f"it jumped by {drift:,.0f} ms while being looked at", "see the time service")
+    else:
+        yield Finding("OK", "clock", f"{rfc3339(wall)}")
+
+
+def _compression() -> Iterator[Finding]:
+    from haulage.formats import COMPRESSIONS
+
+    for name, compression in COMPRESSIONS.items():
+        missing = compression.missing()
+        if missing:
+            yield Finding("WARN", "compression", f"{name} cannot be used", missing)
+        else:
+            yield Finding("OK", "compression", f"{name} can be used")
+
+
+# -- with the store ------------------------------------------------------------------------------------
+
+
+def _store(haul: Haulage) -> Iterator[Finding]:
+    schema = haul.store.schema()
+    yield Finding("OK", "store", f"schema {schema.version}, this version works with {schema.wanted}")
+    skew = haul.store.now() - now_ms()
+    if abs(skew) > CLOCK_STEP_MS:
+        yield Finding("WARN", "clock", f"the store's clock is {skew:,} ms from this host's", "see the time service")
+    with haul.store.begin():
+        pass  # A store that can only be read fails here.
+    yield Finding("OK", "store", "it can be written")
+
+
+def _artifacts(haul: Haulage) -> Iterator[Finding]:
+    try:
+        haul.artifacts.check()
+    except OSError as problem:
+        yield Finding("FAIL", "artifacts", f"no file can be written: {problem.strerror}", "let Haulage write there")
+        return
+    yield Finding("OK", "artifacts", "a file can be written")
+    limits = haul.settings.exports
+    used = haul.exports.storage(haul.operator)
+    taken = used.stored_bytes + used.reserved_bytes
+    yield Finding("OK", "artifacts", f"{size(taken)} of {size(limits.store_bytes)} used")
+    disk = shutil.disk_usage(haul.artifacts.root)
+    still = max(0, limits.store_bytes - used.stored_bytes)
+    if disk.free < still:
+        yield Finding(
+            "WARN",
+            "artifacts",
+            f"the disk has {size(disk.free)} free, the budget may still take {size(still)}",
+            "make room, or lower limits.exports.store_bytes",
+        )
+    elif disk.free < disk.total * FREE_SHARE:
+        yield Finding("WARN", "artifacts", f"only {size(disk.free)} of the disk are free", "make room")
+
+
+def _sources(haul: Haulage) -> Iterator[Finding]:
+    from haulage.core.errors import BuildFailed
+
+    for name in haul.settings.sources:
+        try:
+            with haul.source(name).snapshot():
+                yield Finding("OK", "sources", f"{name} can be read")
+        except BuildFailed as failed:
+            why = failed.cause or failed.detail
+            yield Finding("FAIL", "sources", f"{name}: {why}", f"see sources.{name}.url")
+
+
+def _workers(haul: Haulage) -> Iterator[Finding]:
+    seen = haul.store.workers.seen(haul.settings.exports.presence_seconds)
+    claiming = [each for each in seen if each.state == "claiming" and each.only_run is None]
+    for each in seen:
+        kind = "private" if each.only_run else each.state
+        yield Finding("OK", "workers", f"{each.host}, process {each.pid}: {kind}, {each.lanes} lanes, {each.version}")
+    if not claiming:
+        yield Finding("WARN", "workers", "none is alive, so the page refuses exports", "run: haulage worker")
+
+
+def _datasets(haul: Haulage) -> Iterator[Finding]:
+    from haulage.cli.datasets import check
+
+    if not len(haul.catalogue):
+        yield Finding("WARN", "datasets", "there are none", "declare one: docs/datasets.md")
+    for dataset in haul.catalogue:
+        checked = check(haul, dataset)
+        for problem in checked.problems:
+            yield Finding("FAIL", "datasets", f"{dataset.name}: {problem}", "see: haulage datasets check")
+        for warning in checked.warnings:
+            yield Finding("WARN", "datasets", f"{dataset.name}: {warning}")
+        if not checked.problems and not checked.warnings:
+            yield Finding("OK", "datasets", f"{dataset.name} can be exported")

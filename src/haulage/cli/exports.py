@@ -1,0 +1,174 @@
+"""``haulage export``: the same durable path as the page, told from the request to the file.
+
+    see who works  ->  request  ->  follow (Ctrl-C cancels)  ->  keep the file  ->  say its facts
+
+When no worker lives, the command brings a private one along: a thread of this process that claims this one
+run only (DECISIONS 36). It dies with the command, and its build with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haulage.cli.following import Interrupts, Left, follow
+from haulage.cli.keeping import Destination
+from haulage.cli.opening import opened
+from haulage.cli.terminal import DONE, FAILED, example, facts, moment, number, print_json, say, shared, tell
+from haulage.core.clock import new_id
+from haulage.exports.life import ExportRun
+from haulage.exports.show import show, show_failure
+
+if TYPE_CHECKING:
+    from haulage.app import Haulage
+    from haulage.worker.supervisor import Supervisor
+
+READY_SECONDS = 10  # how long a private worker may take to announce itself
+
+
+@click.command(epilog=example("haulage export orders -p since=2026-01-01 --format csv -o orders.csv"))
+@click.argument("dataset")
+@click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A condition; again for a list.",
+)
+@click.option("--format", "format_", metavar="FORMAT", help="One of the dataset's formats; csv where it has it.")
+@click.option("--columns", metavar="KEY,…", help="These columns, in this order.")
+@click.option("--dialect", metavar="NAME", help="Short for --option dialect=NAME.")
+@click.option("--compression", metavar="NAME", help="gzip or zstd.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the file here; a folder keeps its name.")
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@shared
+def export(
+    dataset: str,
+    parameters: Sequence[str],
+    format_: str | None,
+    columns: str | None,
+    dialect: str | None,
+    compression: str | None,
+    options: Sequence[str],
+    output: Path | None,
+    force: bool,
+    config: Path,
+    as_json: bool,
+) -> int:
+    """Export DATASET as the operator and wait for its file.
+
+    Ctrl-C cancels the run durably and waits until it has stopped; a second Ctrl-C leaves. Without a living
+    worker the command builds the file itself.
+    """
+    destination = None if output is None else Destination(output, force=force)
+    chosen = _pairs(options, "--option")
+    wish: dict[str, Any] = {
+        "parameters": _listed(_pairs(parameters, "-p")),
+        "columns": None if columns is None else [key.strip() for key in columns.split(",")],
+        "compression": compression,
+        "options": {name: values[-1] for name, values in chosen.items()} | ({"dialect": dialect} if dialect else {}),
+    }
+    with opened(config) as haul:
+        wish["format"] = format_ or _default_format(haul, dataset)
+        run = _run(haul, dataset, wish)
+        kept = destination.save(haul, run) if destination is not None and run.state == "ready" else None
+        if as_json:
+            print_json(show(run))
+        report(run, kept, aloud=not as_json)
+    return DONE if run.state == "ready" else FAILED
+
+
+def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
+    """Request and follow, with a private worker where nobody else works."""
+    attended = haul.store.workers.claiming(haul.settings.exports.presence_seconds)
+    private = None if attended else new_id()
+    with Interrupts() as interrupts, _private_worker(haul, private):
+        if private is not None:
+            say("no worker is alive: building here, with a worker for this run only")
+        accepted = haul.exports.request(haul.operator, dataset, private_run=private, **wish)
+        if not accepted.new:
+            say(f"the same export is under way as run {accepted.run.id}; following it")
+        waiting_elsewhere = private is not None and not accepted.new and accepted.run.state == "queued"
+        try:
+            with _private_worker(haul, accepted.run.id if waiting_elsewhere else None):
+                return follow(haul, accepted.run.id, interrupts, sweep=private is None)
+        except Left:
+            say(f"left; the cancel of run {accepted.run.id} is recorded")
+            sys.stderr.flush()
+            # A private build must not hold the door: its child ends with this process, the sweep does the rest.
+            os._exit(FAILED)
+
+
+@contextmanager
+def _private_worker(haul: Haulage, only_run: str | None) -> Iterator[None]:
+    """A worker for one run, in a thread of this process; none for None."""
+    if only_run is None:
+        yield
+        return
+    supervisor: Supervisor = haul.supervisor(lanes=1, only_run=only_run)
+    thread = threading.Thread(target=supervisor.run, name="private worker", daemon=True)
+    thread.start()
+    supervisor.ready.wait(READY_SECONDS)
+    try:
+        yield
+    finally:
+        supervisor.stop()
+        thread.join()
+
+
+def report(run: ExportRun, kept: Path | None = None, *, aloud: bool = True) -> None:
+    """Say how a run ended: the facts of its file on stdout, or why there is none on stderr."""
+    if run.state != "ready":
+        failure = show_failure(run)
+        say(f"{run.state}: {failure['message']} ({failure['code']})" if failure else f"{run.state}: there is no file")
+        return
+    if not aloud:
+        return
+    pairs = [
+        (
+            "file",
+            str(kept) if kept else f"{run.file_name} (kept until {moment(run.expires_at)}; -o FILE takes it out)",
+        ),
+        ("rows", number(run.rows)),
+        ("bytes", number(run.bytes)),
+        ("sha256", str(run.sha256)),
+        ("snapshot", moment(run.snapshot_at)),
+        ("complete", "yes" if run.complete else "no" if run.complete is False else "-"),
+    ]
+    pairs += [("notice", notice_text(notice)) for notice in run.notices]
+    tell(facts([*pairs, ("run", run.id)]))
+
+
+def notice_text(notice: Any) -> str:
+    """A notice with its count."""
+    count = notice.get("count")
+    return str(notice["code"]) + ("" if count is None else f" ({number(count)})")
+
+
+def _default_format(haul: Haulage, name: str) -> str:
+    dataset = haul.catalogue.find(name)
+    formats = ("csv",) if dataset is None else dataset.formats
+    return "csv" if "csv" in formats else formats[0]
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{option} {text!r}: write {option} name=value")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _listed(pairs: dict[str, list[str]]) -> dict[str, Any]:
+    return {name: values[0] if len(values) == 1 else values for name, values in pairs.items()}

@@ -1,0 +1,24 @@
+"""``haulage.toml`` and ``HAULAGE_*`` become typed settings; one error lists every fault.
+
+Read settings.py first (what comes out), then load.py (the sections), document.py (file and variables as one
+tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
+"""
+
+from haulage.config.datasets import Known, dataset_faults
+from haulage.config.load import load, read_keys
+from haulage.config.secrets import hash_key, matches, new_key, new_secret
+from haulage.config.settings import KeySettings, Settings, SourceSettings
+
+__all__ = [
+    "KeySettings",
+    "Known",
+    "Settings",
+    "SourceSettings",
+    "dataset_faults",
+    "hash_key",
+    "load",
+    "matches",
+    "new_key",
+    "new_secret",
+    "read_keys",
+]

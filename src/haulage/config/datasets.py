@@ -1,0 +1,221 @@
+"""``[datasets.NAME]``: read into the catalogue's own types, then checked for what cannot work.
+
+:func:`dataset_faults` judges a dataset however it was declared, in the file or in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Literal
+
+from haulage.config.faults import Faults, meant, shown
+from haulage.config.kinds import ANY, BOOLEAN, TEXT, TEXTS, Kind, one_of
+from haulage.config.table import Table
+from haulage.core.binds import bound_names
+from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Parameter
+from haulage.core.limits import BuildLimits
+
+COLUMN_TYPES = ("text", "integer", "decimal", "float", "boolean", "date", "timestamp", "json")
+LOSS_KIND = one_of(("fail", "rerun"), "rule")
+COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
+PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
+ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a dataset may name. The layers above know formats and kinds of sources; None is not checked."""
+
+    sources: Collection[str]
+    formats: Collection[str] | None = None
+
+
+def read_datasets(top: Table, base: BuildLimits, folder: Path) -> tuple[Dataset, ...]:
+    """Every dataset of the file, in its order."""
+    found = []
+    for name, table in top.tables("datasets"):
+        if not NAME.fullmatch(name):
+            why = "write a name of small letters, digits and _ that begins with a letter, at most 63"
+            top.faults.say(f"{table.path}: {why}")
+        found.append(_dataset(name, table, base, folder))
+        table.close()
+    return tuple(found)
+
+
+def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Dataset:
+    default = Dataset(name, "")
+    loss: Literal["fail", "rerun"] = "rerun" if table.read("on_worker_loss", LOSS_KIND, "fail") == "rerun" else "fail"
+    return Dataset(
+        name=name,
+        source=table.demand("source", TEXT, ""),
+        label=table.read("label", TEXT, ""),
+        description=table.read("description", TEXT, ""),
+        permission=table.read("permission", TEXT, None),
+        sql=_sql(table, folder),
+        parameters=tuple(_parameter(key, inside) for key, inside in table.tables("parameters")),
+        columns={key: _column(key, inside) for key, inside in table.tables("columns")},
+        hidden=table.read("hidden", TEXTS, ()),
+        visible=table.read("visible", TEXT, None),
+        key=table.read("key", TEXTS, ()),
+        order=table.read("order", TEXTS, ()),
+        formats=table.read("formats", TEXTS, default.formats),
+        on_worker_loss=loss,
+        limits=_limits(table, base),
+    )
+
+
+def _sql(table: Table, folder: Path) -> str:
+    sql, file = table.read("sql", TEXT, ""), table.read("sql_file", TEXT, "")
+    if table.has("sql") and table.has("sql_file"):
+        table.faults.say(f"{table.path} has sql and sql_file; write one of them")
+    elif table.has("sql_file") and file:
+        try:
+            sql = (folder / file).read_text()
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+            table.faults.wrong(table.key("sql_file"), file, f"cannot be read: {reason}; write a path from {folder}")
+    elif not table.has("sql"):
+        table.faults.say(f'{table.path}.sql is missing; write sql = "select …" or sql_file = "query.sql"')
+    return sql
+
+
+def _limits(table: Table, base: BuildLimits) -> BuildLimits | None:
+    inside = table.table("limits")
+    limits = replace(base, **inside.numbers(base))
+    inside.close()
+    return limits if inside.values else None
+
+
+def _column(key: str, table: Table) -> Column:
+    column = Column(key, table.read("header", TEXT, key), table.read("type", COLUMN_KIND, None))
+    table.close()
+    return column
+
+
+def _choices(value: object) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, Mapping):
+        return tuple((TEXT.parse(choice), TEXT.parse(label)) for choice, label in value.items())
+    return tuple((choice, choice) for choice in TEXTS.parse(value))
+
+
+CHOICES = Kind("a list of choices", '["EWR", "JFK"], or {EWR = "Newark", JFK = "Kennedy"}', _choices)
+
+
+def _parameter(name: str, table: Table) -> Parameter:
+    default = table.read("default", ANY, None)
+    parameter = Parameter(
+        name=name,
+        type=table.read("type", PARAMETER_KIND, "text"),
+        label=table.read("label", TEXT, ""),
+        default=tuple(default) if isinstance(default, list) else default,
+        optional=table.read("optional", BOOLEAN, False),
+        many=table.read("many", BOOLEAN, False),
+        choices=table.read("choices", CHOICES, ()),
+        end=table.read("end", BOOLEAN, False),
+    )
+    table.close()
+    return parameter
+
+
+# -- what cannot work ----------------------------------------------------------------------------------
+
+
+def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
+    """Everything about a dataset that cannot work, as sentences that begin with its key.
+
+    Args:
+        dataset: from the file or from Python; the SQL of a Python dataset is not known yet.
+        known: the sources and formats there are.
+    """
+    faults, path = Faults(), f"datasets.{dataset.name}"
+    if dataset.source and dataset.source not in known.sources:
+        faults.wrong(
+            f"{path}.source",
+            dataset.source,
+            f"there is no such source; {meant(dataset.source, known.sources)}",
+        )
+    if not dataset.formats:
+        faults.wrong(f"{path}.formats", [], 'write at least one, such as ["csv"]')
+    for name in dataset.formats:
+        if known.formats is not None and name not in known.formats:
+            faults.wrong(f"{path}.formats", name, f"there is no such format; {meant(name, known.formats)}")
+    for term in dataset.order:
+        if not ORDER_TERM.fullmatch(term):
+            faults.wrong(f"{path}.order", term, 'is no column with a direction; write "placed_at desc"')
+    for parameter in dataset.parameters:
+        _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
+    _judge_binds(dataset, path, faults)
+    return faults.sentences
+
+
+def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
+    declared, reserved = {parameter.name for parameter in dataset.parameters}, set(RESERVED_BINDS)
+    bound = {"sql": bound_names(dataset.sql), "visible": bound_names(dataset.visible or "")}
+    for place, names in bound.items():
+        for name in sorted(names - declared - reserved):
+            guess = meant(name, declared | reserved)
+            write = f"or write {name} = {{type = …}} in [{path}.parameters]"
+            faults.say(f"{path}.{place} binds :{name}, which no parameter declares; {guess} ({write})")
+    if dataset.function is None and dataset.sql:
+        for name in sorted(declared - bound["sql"] - bound["visible"]):
+            faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
+
+
+def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:
+    if not NAME.fullmatch(parameter.name):
+        faults.say(f"{path}: write a name of small letters, digits and _ that begins with a letter, at most 63")
+    if parameter.name in RESERVED_BINDS:
+        faults.say(f"{path}: this name is bound by Haulage itself; choose another")
+    if (parameter.type == "choice") != bool(parameter.choices):
+        write = 'choices = ["one", "two"]' if parameter.type == "choice" else 'type = "choice"'
+        faults.say(f"{path}: choices and the type choice belong together; write {write} too")
+    if parameter.end and parameter.type != "date":
+        faults.wrong(f"{path}.end", True, 'only a date can include its day; write type = "date"')
+    if parameter.default is None:
+        return
+    if isinstance(parameter.default, tuple) and not parameter.many:
+        faults.wrong(f"{path}.default", parameter.default, "is a list; write one value, or many = true")
+        return
+    values = parameter.default if isinstance(parameter.default, tuple) else (parameter.default,)
+    for value in values:
+        if not _fits(parameter, value):
+            faults.say(f"{path}.default = {shown(value)} is no {parameter.type}; write {_EXAMPLES[parameter.type]}")
+
+
+# One example for each of PARAMETER_TYPES.
+_EXAMPLES = {
+    "text": '"some text"',
+    "integer": "42",
+    "decimal": '"12.50"',
+    "boolean": "true or false",
+    "date": '"2026-01-31"',
+    "timestamp": '"2026-01-31T23:30:00Z"',
+    "choice": "one of the choices",
+}
+
+
+def _fits(parameter: Parameter, value: Any) -> bool:
+    """Say whether a default is of its type. The door reads it again, with all the rules for what is sent."""
+    kind = parameter.type
+    if isinstance(value, bool) or kind == "boolean":
+        return isinstance(value, bool) and kind == "boolean"
+    if kind == "choice":
+        return value in {choice for choice, _ in parameter.choices}
+    if kind == "text":
+        return isinstance(value, str)
+    try:
+        if kind == "integer":
+            return isinstance(value, int) and abs(value) < 2**63
+        if kind == "decimal":
+            return isinstance(value, int | float | str | Decimal) and Decimal(str(value)).is_finite()
+        if kind == "date":
+            return type(value) is date or bool(date.fromisoformat(value))
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (ValueError, TypeError, InvalidOperation):
+        return False
+    return moment.tzinfo is not None

@@ -1,0 +1,230 @@
+"""The sections of the file, one function each. Nothing is opened here: a source that cannot be reached is
+found by ``haulage datasets check`` and ``haulage doctor``; a missing secret is found now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from haulage.config.datasets import Known, dataset_faults, read_datasets
+from haulage.config.document import open_to_others, read_document, texts
+from haulage.config.faults import Faults, masked, meant
+from haulage.config.kinds import BOOLEAN, COUNT, PORT, SECONDS, TEXT, TEXTS, Kind, matching
+from haulage.config.secrets import HASH, Places
+from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, Settings, SourceSettings
+from haulage.config.table import Table
+from haulage.core.catalogue import NAME
+from haulage.core.errors import ConfigInvalid
+from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
+from haulage.core.requester import Requester
+
+STORE_DEFAULT = "sqlite:///haulage.db"
+ARTIFACTS_DEFAULT = "file:./artifacts"
+APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
+PUBLIC_URL = matching(r"https?://[^/\s]+(/\S*)?", "an address", '"https://exports.example.org"')
+GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
+KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
+
+
+def load(
+    path: str | Path,
+    environ: Mapping[str, str],
+    *,
+    formats: Collection[str] | None = None,
+    schemes: Collection[str] | None = None,
+) -> Settings:
+    """Read a configuration.
+
+    Args:
+        path: the file; relative places in it are resolved against its folder.
+        environ: where overrides and ``env:`` secrets come from.
+        formats: the formats there are; None leaves a dataset's formats unchecked.
+        schemes: the schemes of sources there are; None leaves those unchecked.
+
+    Raises:
+        ConfigInvalid: with every fault at once.
+    """
+    path = Path(path).absolute()
+    document, wrong_variables = read_document(path, environ)
+    faults = Faults()
+    for sentence in wrong_variables:
+        faults.say(sentence)
+    top = Table(document, "", faults)
+    places = Places(environ, path.parent)
+    exports, doors = _limits(top)
+    sources = _sources(top, places, path.parent, schemes)
+    datasets = read_datasets(top, exports.build, path.parent)
+    keys, operator = _keys(top), _operator(top)
+    serve, worker = top.table("serve"), top.table("worker")
+    settings = Settings(
+        path=path,
+        store=_place(top, "store", places, STORE_DEFAULT),
+        artifacts=_place(top, "artifacts", places, ARTIFACTS_DEFAULT),
+        secret_keys=top.demand("secret_keys", places.signing(), ()),
+        sources=sources,
+        datasets=datasets,
+        keys=keys,
+        operator=operator,
+        exports=exports,
+        doors=doors,
+        app=top.read("app", APP, None),
+        lanes=worker.read("exports", COUNT, exports.slots),
+        host=serve.read("host", TEXT, "127.0.0.1"),
+        port=serve.read("port", PORT, 8480),
+        public_url=serve.read("public_url", PUBLIC_URL, None),
+        warnings=_warnings(path, document),
+    )
+    for table in (serve, worker, top):
+        table.close()
+    known = Known(sources, formats)
+    for dataset in datasets:
+        for sentence in dataset_faults(dataset, known):
+            faults.say(sentence)
+    if faults.sentences:
+        raise ConfigInvalid(faults.sentences, path.name)
+    return settings
+
+
+def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str, KeySettings], Requester]:
+    """The keys and the operator alone, for a service that notices that its file has changed.
+
+    Raises:
+        ConfigInvalid: with every fault of these sections; keep what was read before.
+    """
+    path = Path(path).absolute()
+    document, _ = read_document(path, environ)
+    top = Table(document, "", Faults())
+    keys, operator = _keys(top), _operator(top)
+    if top.faults.sentences:
+        raise ConfigInvalid(top.faults.sentences, path.name)
+    return keys, operator
+
+
+def _place(top: Table, key: str, places: Places, default: str) -> str:
+    """Where runs or bytes are kept. There is one kind of place for each in this version."""
+    url = top.read(key, places.url(), default)
+    scheme = default.partition(":")[0]
+    if url.partition(":")[0] != scheme or url in (
+        f"{scheme}:",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+    ):
+        top.faults.wrong(key, url, f'cannot be used by this version; write "{default}" or another {scheme}: place')
+    return absolute(url, places.folder)
+
+
+def absolute(url: str, folder: Path) -> str:
+    """A URL whose file or folder no longer depends on where a program was started."""
+    for prefix in ("sqlite:///", "directory:///"):
+        if url.startswith(prefix) and len(url) > len(prefix):
+            return prefix + str(folder / url.removeprefix(prefix))
+    if url.startswith("file:") and not url.startswith("file://"):
+        return "file:" + str((folder / url.removeprefix("file:")).absolute())
+    return url
+
+
+def _limits(top: Table) -> tuple[ExportLimits, DoorLimits]:
+    limits = top.table("limits")
+    exports, doors = limits.table("exports"), limits.table("doors")
+    build = replace(BuildLimits(), **exports.numbers(BuildLimits()))
+    found = replace(ExportLimits(), build=build, **exports.numbers(ExportLimits(), skip=("build",)))
+    doors_found = replace(DoorLimits(), **doors.numbers(DoorLimits()))
+    for table in (exports, doors, limits):
+        table.close()
+    for sentence in found.faults():
+        top.faults.say(sentence)
+    return found, doors_found
+
+
+def _sources(top: Table, places: Places, folder: Path, schemes: Collection[str] | None) -> dict[str, SourceSettings]:
+    found = {}
+    for name, table in top.tables("sources"):
+        if not NAME.fullmatch(name):
+            top.faults.say(f"{table.path}: write a name of small letters, digits and _, at most 63")
+        url = table.demand("url", places.url(), "")
+        if url:
+            _judge_url(table, url, schemes)
+        found[name] = SourceSettings(
+            name, absolute(url, folder), table.read("label", TEXT, ""), table.read("busy_seconds", SECONDS, 5)
+        )
+        table.close()
+    return found
+
+
+def _judge_url(table: Table, url: str, schemes: Collection[str] | None) -> None:
+    if not SCHEME.fullmatch(url):
+        table.faults.wrong(table.key("url"), url, 'is no URL; write "sqlite:///shop.db"')
+        return
+    scheme = url.partition(":")[0].partition("+")[0]
+    if schemes is not None and scheme not in schemes:
+        why = f"no source of this version reads {scheme}; {meant(scheme, schemes)}"
+        table.faults.wrong(table.key("url"), masked(url), why)
+
+
+def _keys(top: Table) -> dict[str, KeySettings]:
+    found: dict[str, KeySettings] = {}
+    for name, table in top.tables("keys"):
+        if name == OPERATOR_DEFAULT.key:
+            top.faults.say(f"{table.path}: this name stands for [operator]; choose another")
+        if not KEY_NAME.fullmatch(name):
+            top.faults.say(f"{table.path}: write a name of letters, digits, _ and -, at most 63")
+        key = KeySettings(
+            name=name,
+            hash=table.demand("hash", HASH, ""),
+            tenant=table.read("tenant", TEXT, "default"),
+            account=table.read("account", TEXT, name),
+            grants=table.read("grants", GRANTS, frozenset()),
+            banned=table.read("banned", BOOLEAN, False),
+        )
+        table.close()
+        for other in found.values():
+            _judge_pair(key, other, top.faults)
+        found[name] = key
+    return found
+
+
+def _judge_pair(key: KeySettings, other: KeySettings, faults: Faults) -> None:
+    if key.hash and key.hash == other.hash:
+        faults.say(f"keys.{key.name}.hash is that of keys.{other.name} too; make each with: haulage keys new")
+    same_account = (key.tenant, key.account) == (other.tenant, other.account)
+    # Two keys of one account are how a key is changed without a pause; then they must be allowed the same.
+    if same_account and (key.grants, key.banned) != (other.grants, other.banned):
+        faults.wrong(
+            f"keys.{key.name}.account",
+            key.account,
+            f"keys.{other.name} is the same account of tenant {key.tenant} with other rights; "
+            "write another account, or the same grants and banned in both",
+        )
+
+
+def _operator(top: Table) -> Requester:
+    table = top.table("operator")
+    requester = Requester(
+        table.read("tenant", TEXT, OPERATOR_DEFAULT.tenant),
+        table.read("account", TEXT, OPERATOR_DEFAULT.account),
+        table.read("grants", GRANTS, OPERATOR_DEFAULT.grants),
+        "operator",  # the session of a command line
+        key=OPERATOR_DEFAULT.key,
+    )
+    table.close()
+    return requester
+
+
+def _warnings(path: Path, document: Mapping[str, object]) -> tuple[str, ...]:
+    """What works but should not stay so."""
+    found = []
+    listed = document.get("secret_keys")
+    written = isinstance(listed, list) and any(not _elsewhere(item) for item in texts(listed))
+    passwords = any(masked(text) != text for text in texts(document))
+    if (written or passwords) and open_to_others(path):
+        found.append(f"{path} holds secrets and every user of this host can read it; run: chmod 600 {path}")
+    return tuple(found)
+
+
+def _elsewhere(text: str) -> bool:
+    return text.startswith(("env:", "file:"))

@@ -1,0 +1,74 @@
+"""What a configuration becomes: typed, frozen, with absolute places and resolved secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from haulage.core.catalogue import Dataset
+from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.core.requester import EVERY_GRANT, Requester
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """One source of data, ``[sources.NAME]``."""
+
+    name: str
+    url: str = field(repr=False)  # may hold a password
+    label: str = ""
+    busy_seconds: float = 5  # how long a locked source is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class KeySettings:
+    """One bearer key, ``[keys.NAME]``; the key itself is nowhere, only its hash."""
+
+    name: str
+    hash: str = field(repr=False)
+    tenant: str = "default"
+    account: str = ""
+    grants: frozenset[str] = frozenset()
+    banned: bool = False
+
+    def requester(self, session: str = "") -> Requester:
+        """Who asks with this key."""
+        return Requester(self.tenant, self.account, self.grants, session, self.banned, self.name)
+
+
+OPERATOR_DEFAULT = Requester("default", "operator", frozenset({EVERY_GRANT}), key="operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that ``haulage.toml`` and the environment say.
+
+    Args:
+        path: the file; relative places were resolved against its folder.
+        store: ``sqlite:////absolute/file``.
+        artifacts: ``file:/absolute/folder``.
+        secret_keys: the first signs, all verify.
+        operator: who the command line acts as.
+        app: ``module:name`` of a Haulage on which datasets are declared in Python.
+        lanes: how many exports one worker builds at once.
+        public_url: where users reach the service, when that is not ``host`` and ``port``.
+        warnings: sentences for whoever starts the program.
+    """
+
+    path: Path | None
+    store: str = field(repr=False)
+    artifacts: str = field(repr=False)
+    secret_keys: tuple[str, ...] = field(repr=False)
+    sources: Mapping[str, SourceSettings] = field(default_factory=dict)
+    datasets: tuple[Dataset, ...] = ()
+    keys: Mapping[str, KeySettings] = field(default_factory=dict)
+    operator: Requester = OPERATOR_DEFAULT
+    exports: ExportLimits = field(default_factory=ExportLimits)
+    doors: DoorLimits = field(default_factory=DoorLimits)
+    app: str | None = None
+    lanes: int = 2
+    host: str = "127.0.0.1"
+    port: int = 8480
+    public_url: str | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,113 @@
+"""The claim order of a run table, once: who is next, who stands where, and which slot is free.
+
+A tenant with fewer running runs goes first, then the older run. Claimed one after another, the n-th waiting
+run of a tenant therefore has ``running + n - 1`` runs before it in its own house: that is its *load*, and
+the order of all waiting runs is (load, requested_at, id).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    tuple_,
+    union_all,
+)
+
+from haulage.core.lifecycle import Move
+
+
+def in_state(table: Any, state: str) -> ColumnElement[bool]:  # noqa: ANN401 - a table or an alias of one
+    """Compare with a state as a literal: no database uses a partial index for a state that is bound."""
+    return table.c.state == literal_column(f"'{state}'")  # type: ignore[no-any-return]
+
+
+class Queue:
+    """The waiting runs of one table, and who works on how many."""
+
+    def __init__(self, table: Table, claim: Move) -> None:
+        """Bind the table; ``claim`` says which state waits and which one is worked on."""
+        self._table = table
+        self._waits = claim.source
+        self._works = claim.target
+
+    def next(self) -> ScalarSelect[Any]:
+        """The id of the run to claim next; bound are ``tenant_running`` and nothing else.
+
+        The oldest run of a tenant with nothing running is found at the front of the index. Only where there
+        is none are the busy tenants asked, and those are at most as many as there are slots. To sort the
+        queue by load instead would read all of it at every claim.
+        """
+        q, b, busy = self._table.alias("q"), self._table.alias("b"), self._busy()
+        idle_first = (
+            select(q.c.id)
+            .where(in_state(q, self._waits), q.c.tenant.not_in(select(busy.c.tenant)))
+            .order_by(q.c.requested_at, q.c.id)
+            .limit(1)
+            .scalar_subquery()
+        )
+        busy_first = (
+            select(b.c.id)
+            .select_from(b.join(busy, busy.c.tenant == b.c.tenant))
+            .where(in_state(b, self._waits), busy.c.running < bindparam("tenant_running"))
+            .order_by(busy.c.running, b.c.requested_at, b.c.id)
+            .limit(1)
+            .scalar_subquery()
+        )
+        return select(func.coalesce(idle_first, busy_first)).scalar_subquery()
+
+    def only(self) -> ScalarSelect[Any]:
+        """The id bound as ``only``, if that run waits and its tenant may run one more."""
+        q, busy = self._table.alias("q"), self._busy()
+        running = select(busy.c.running).where(busy.c.tenant == q.c.tenant).scalar_subquery()
+        return (
+            select(q.c.id)
+            .where(q.c.id == bindparam("only"), in_state(q, self._waits))
+            .where(func.coalesce(running, 0) < bindparam("tenant_running"))
+            .scalar_subquery()
+        )
+
+    def position(self) -> Select[Any]:
+        """The place of the run bound as ``id`` in the claim order, from 1; no row when it does not wait."""
+        q, busy = self._table.alias("q"), self._busy()
+        turn = func.row_number().over(partition_by=q.c.tenant, order_by=(q.c.requested_at, q.c.id))
+        load = (func.coalesce(busy.c.running, 0) + turn).label("load")
+        queue = (
+            select(q.c.id, q.c.requested_at, load)
+            .select_from(q.outerjoin(busy, busy.c.tenant == q.c.tenant))
+            .where(in_state(q, self._waits))
+            .cte("queue")
+        )
+        mine = queue.alias("mine")
+        before = tuple_(queue.c.load, queue.c.requested_at, queue.c.id) <= tuple_(
+            mine.c.load, mine.c.requested_at, mine.c.id
+        )
+        return select(func.count()).select_from(mine.join(queue, before)).where(mine.c.id == bindparam("id"))
+
+    def free_slot(self) -> ScalarSelect[Any]:
+        """The smallest slot up to the number bound as ``slots`` that nobody holds: 1, or one above a held one."""
+        # `slot is not null` would read the whole index, with every run that ever ended in it.
+        held = self._table.alias("held")
+        above = select(held.c.slot + literal_column("1")).where(held.c.slot > literal_column("0"))
+        place = union_all(select(literal_column("1").label("slot")), above).subquery("place")
+        other = self._table.alias("other")
+        taken = select(other.c.slot).where(other.c.slot > literal_column("0"))
+        return (
+            select(func.min(place.c.slot))
+            .where(place.c.slot <= bindparam("slots"), place.c.slot.not_in(taken))
+            .scalar_subquery()
+        )
+
+    def _busy(self) -> CTE:
+        r = self._table.alias("r")
+        running = func.count().label("running")
+        return select(r.c.tenant, running).where(in_state(r, self._works)).group_by(r.c.tenant).cte("busy")

@@ -1,0 +1,1 @@
+"""HTTP: the only room that imports the web framework. Read app.py first."""

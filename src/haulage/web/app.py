@@ -1,0 +1,66 @@
+"""The web application: stand-alone with keys and sign-in, or mounted in a host that says who asks.
+
+Read services.py (what is given), access.py (who asks), exports.py and files.py (what it is for); problem.py and
+doors.py hold for every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from haulage.web import datasets, events, exports, files, openapi, operate, page, problem, redact, session
+from haulage.web.attempts import Attempts
+from haulage.web.background import SweepThread
+from haulage.web.doors import Doors
+from haulage.web.hints import Hints
+from haulage.web.services import Authenticate, Door, Services
+from haulage.web.shapes import ExportWish, KeyShown
+from haulage.web.tokens import Tokens
+
+__all__ = ["Authenticate", "Services", "create_app"]
+
+
+def create_app(services: Services, authenticate: Authenticate | None = None) -> FastAPI:
+    """The doors over some services.
+
+    Args:
+        authenticate: the host's own; gets the request and answers a Requester with its session, or None. The
+            API is then at the root of the mount and sets no cookie. Without it the API is under ``/api``.
+
+    Raises:
+        ValueError: there is no secret to sign with.
+
+    Example:
+        ``app.mount("/haulage", create_app(services, authenticate=current_requester))``
+    """
+    door = Door(services, Tokens(services.secret_keys), authenticate)
+    sweep = SweepThread(services.sweep, services.limits.sweep_seconds, services.observe)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        sweep.stop()
+
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    app.state.haulage = door
+    app.state.hints = Hints(services.store.watch, services.doors.event_streams, services.observe)
+    app.state.attempts = Attempts()
+    app.state.readiness = operate.Readiness()
+    app.state.page_files = page.page_files()
+    routers = [datasets.router, exports.router, events.router, files.router, session.router, operate.router]
+    shapes: tuple[type[ExportWish | KeyShown], ...] = (ExportWish,)
+    if not door.mounted:
+        routers.append(session.own_router)
+        shapes = (ExportWish, KeyShown)
+    for router in routers:
+        app.include_router(router, prefix=door.prefix)
+    app.include_router(openapi.router)
+    app.include_router(page.router)
+    app.state.document = openapi.describe(app, shapes, services.version, mounted=door.mounted)
+    problem.install(app)
+    app.add_middleware(Doors, door=door, sweep=sweep)
+    redact.install()
+    return app

@@ -1,0 +1,127 @@
+"""The catalogue as the requester sees it, and how many rows the conditions give."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from haulage.core.catalogue import Dataset, Parameter
+from haulage.core.clock import rfc3339
+from haulage.core.requester import Requester
+from haulage.formats import COMPRESSIONS, FORMATS, Format
+from haulage.web.access import Asks, no_query
+from haulage.web.answers import document, representation
+from haulage.web.openapi import says
+from haulage.web.shapes import CountsShown, DatasetList, DatasetName
+
+router = APIRouter(tags=["datasets"])
+
+
+@router.get("/datasets", dependencies=[Depends(no_query)], responses=says({200: DatasetList, 304: None}, "invalid"))
+def list_datasets(request: Request, asking: Asks) -> Response:
+    """Everything that can be exported; ``permitted`` says whether this requester may."""
+    items = [show_dataset(dataset, asking.requester) for dataset in asking.services.catalogue]
+    return representation(request, {"items": items})
+
+
+@router.get(
+    "/datasets/{name}/counts",
+    responses=says(
+        {200: CountsShown},
+        "forbidden", "not_found", "invalid", "source_failed", "source_unavailable", "source_locked", "count_timeout",
+    ),
+    openapi_extra={
+        "parameters": [
+            {
+                "name": "parameters",
+                "in": "query",
+                "description": "The dataset's parameters by their names; a list is given by repeating its name.",
+                "style": "form",
+                "explode": True,
+                "schema": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+            }
+        ]
+    },
+)  # fmt: skip
+def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
+    """How many rows the conditions give now, counted in one read transaction."""
+    dataset = asking.services.catalogue.find(name)
+    many = {parameter.name for parameter in dataset.parameters if parameter.many} if dataset else set()
+    given: dict[str, Any] = {}
+    for key in request.query_params.keys():  # noqa: SIM118 - a multidict
+        values = request.query_params.getlist(key)
+        given[key] = values if key in many or len(values) > 1 else values[0]
+    counts = asking.services.exports.counts(asking.requester, name, given)
+    return document(
+        {
+            "output_count": counts.output_count,
+            "visible_output_count": counts.visible_output_count,
+            "population_count": counts.population_count,
+            "population_count_computed": counts.population_count_computed,
+            "counted_at": rfc3339(counts.counted_at),
+        }
+    )
+
+
+def show_dataset(dataset: Dataset, requester: Requester) -> dict[str, Any]:
+    """One dataset; never its query, its predicate or its source."""
+    columns = [column for key, column in dataset.columns.items() if key not in dataset.hidden]
+    return {
+        "name": dataset.name,
+        "label": dataset.label or dataset.name,
+        "description": dataset.description,
+        "permitted": requester.holds(dataset.permission),
+        "parameters": [_show_parameter(parameter) for parameter in dataset.parameters],
+        "formats": [_show_format(FORMATS[name]) for name in dataset.formats if name in FORMATS],
+        "columns": [{"key": each.key, "header": each.header, "type": each.type} for each in columns] or None,
+    }
+
+
+def _show_parameter(parameter: Parameter) -> dict[str, Any]:
+    choices = [{"value": value, "label": label or value} for value, label in parameter.choices]
+    return {
+        "name": parameter.name,
+        "type": parameter.type,
+        "label": parameter.label or parameter.name,
+        "required": parameter.required,
+        "default": _plain(parameter.default),
+        "list": parameter.many,
+        "choices": choices or None,
+    }
+
+
+def _show_format(format: Format) -> dict[str, Any]:
+    options = [
+        {
+            "name": option.name,
+            "label": option.label,
+            "choices": [{"value": choice, "label": choice} for choice in option.choices],
+            "default": option.default,
+        }
+        for option in format.options
+    ]
+    compressions = [
+        {"value": name, "label": name, "missing": COMPRESSIONS[name].missing()} for name in format.compressions
+    ]
+    return {
+        "name": format.name,
+        "label": format.label,
+        "media_type": format.media_type,
+        "options": options,
+        "compressions": compressions,
+        "missing": None,
+    }
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    return f"{value:f}" if isinstance(value, Decimal) else value

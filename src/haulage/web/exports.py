@@ -1,0 +1,188 @@
+"""Exports over HTTP: ask, list, look, cancel, watch, get a link to the file, remove it early."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from starlette.responses import Response
+
+from haulage.core import events
+from haulage.core.clock import rfc3339
+from haulage.core.errors import Fault, Refused
+from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.show import show
+from haulage.web.access import Asking, Asks, no_query, standing_of
+from haulage.web.answers import document, representation
+from haulage.web.bodies import body_of
+from haulage.web.openapi import body, says
+from haulage.web.shapes import ExportWish, LinkShown, ListQuery, RunPage, RunShown, RunToken
+from haulage.web.tokens import FileRight
+
+router = APIRouter(tags=["exports"])
+
+RETRY_SECONDS = 1  # told to whoever waits for a run
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        max_length=200,
+        min_length=1,
+        pattern=r"^[\x20-\x7e]+$",
+        description="The same key with the same body gives the same run for a day.",
+    ),
+]
+
+
+@router.post(
+    "/exports",
+    status_code=202,
+    dependencies=[Depends(no_query)],
+    responses=says({202: RunShown, 200: RunShown}, "malformed", "csrf", "forbidden", "not_found", "key_reused",
+                   "key_gone", "too_large", "unsupported_media_type", "invalid", "library_missing", "too_many_queued",
+                   "no_worker", "queue_full", "storage_exceeded", "source_unavailable", "source_failed"),
+    openapi_extra=body(ExportWish),
+)  # fmt: skip
+def request_export(
+    request: Request,
+    asking: Asks,
+    wish: Annotated[ExportWish, Depends(body_of(ExportWish))],
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Ask for an export. 202 for a new run; 200 for an equal one under way, or for the same Idempotency-Key."""
+    accepted = asking.services.exports.request(
+        asking.requester,
+        wish.dataset,
+        format=wish.format,
+        parameters=wish.parameters,
+        columns=wish.columns,
+        compression=wish.compression,
+        options=wish.options,
+        idempotency_key=idempotency_key,
+    )
+    place = _address(asking, accepted.run)
+    headers = {"Location": place, "Content-Location": place, **_waiting(accepted.run)}
+    if accepted.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    shown = _show(asking, accepted.run)
+    return representation(request, shown, status=202 if accepted.new else 200, headers=headers)
+
+
+@router.get("/exports", responses=says({200: RunPage, 304: None}, "forbidden", "invalid"))
+def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Query()]) -> Response:
+    """One's own exports, newest first."""
+    size_max = asking.services.doors.page_size
+    if query.limit > size_max:
+        raise Refused("invalid", faults=[Fault("/query/limit", f"write at most {size_max}")])
+    before = None
+    if query.cursor is not None:
+        before = asking.door.tokens.read_page(asking.binding, query.cursor)
+        if before is None:
+            raise Refused("invalid", faults=[Fault("/query/cursor", "write next_cursor of the page before")])
+    runs = asking.services.exports.list(
+        asking.requester,
+        state=query.state,
+        dataset=query.dataset,
+        before=before,
+        limit=query.limit,
+        everyone=query.everyone,
+    )
+    page, more = runs[: query.limit], len(runs) > query.limit
+    cursor = asking.door.tokens.for_page(asking.binding, (page[-1].requested_at, page[-1].id)) if more else None
+    return representation(request, {"items": [_show(asking, run) for run in page], "next_cursor": cursor})
+
+
+@router.get(
+    "/exports/{token}",
+    dependencies=[Depends(no_query)],
+    responses=says({200: RunShown, 304: None}, "not_found", "invalid"),
+)
+def show_export(request: Request, asking: Asks, token: RunToken) -> Response:
+    """One run. While it is not final, Retry-After says when another look makes sense."""
+    run = find_run(asking, token)
+    return representation(request, _show(asking, run), headers=_waiting(run))
+
+
+@router.delete(
+    "/exports/{token}",
+    status_code=202,
+    dependencies=[Depends(no_query)],
+    responses=says({202: RunShown, 200: RunShown}, "csrf", "not_found", "already_final", "invalid"),
+)
+def cancel_export(asking: Asks, token: RunToken) -> Response:
+    """Cancel, durably before the answer: 200 was still queued, 202 can only end ``cancelled``."""
+    run = asking.services.exports.cancel(asking.requester, find_run(asking, token).id)
+    status = 200 if ExportLife.is_final(run.state) else 202
+    return document(_show(asking, run), status=status, headers=_waiting(run))
+
+
+@router.post(
+    "/exports/{token}/expire",
+    dependencies=[Depends(no_query)],
+    responses=says({200: RunShown}, "csrf", "not_found", "not_ready", "already_final", "invalid"),
+)
+def expire_export(asking: Asks, token: RunToken) -> Response:
+    """Remove a ready file before its time."""
+    run = asking.services.exports.expire(asking.requester, find_run(asking, token).id)
+    return document(_show(asking, run))
+
+
+@router.post(
+    "/exports/{token}/file",
+    status_code=201,
+    dependencies=[Depends(no_query)],
+    responses=says({201: LinkShown}, "csrf", "not_found", "not_ready", "expired", "cancelled", "failed",
+                   "artifact_lost", "invalid"),
+)  # fmt: skip
+def mint_file(asking: Asks, token: RunToken) -> Response:
+    """A short-lived link to the file, for this session, after a look at the grants of now."""
+    run = find_run(asking, token)
+    try:
+        run = asking.services.exports.may_fetch(standing_of(asking, asking.requester), run.id)
+    except Refused as refused:
+        observe_refusal(asking, refused, run.id)
+        raise
+    assert run.expires_at is not None
+    lasts = int(asking.services.doors.file_token_seconds * 1000)
+    until = min(asking.services.store.now() + lasts, run.expires_at)
+    file_token = asking.door.tokens.for_file(asking.binding, FileRight(run.id, run.generation, until))
+    url = f"{asking.base}/files/{file_token}"
+    return document({"url": url, "expires_at": rfc3339(until)}, status=201, headers={"Location": url})
+
+
+def find_run(asking: Asking, token: str) -> ExportRun:
+    """The run of a token.
+
+    Raises:
+        Refused: ``not_found``, whatever is wrong with it.
+    """
+    right = asking.door.tokens.read_run(asking.binding, token)
+    if right is None:
+        raise Refused("not_found")
+    run = asking.services.exports.get(asking.requester, right.id)
+    if run.generation != right.generation:
+        raise Refused("not_found")
+    return run
+
+
+def observe_refusal(asking: Asking, refused: Refused, run_id: str) -> None:
+    """Tell the log that a file was asked for and refused."""
+    who = asking.requester
+    asking.services.observe(events.RequestRefused(refused.code, who.tenant, who.account, f"file {run_id}"))
+
+
+def _token(asking: Asking, run: ExportRun) -> str:
+    return asking.door.tokens.for_run(asking.binding, run.id, run.generation)
+
+
+def _address(asking: Asking, run: ExportRun) -> str:
+    return f"{asking.base}/exports/{_token(asking, run)}"
+
+
+def _show(asking: Asking, run: ExportRun) -> dict[str, Any]:
+    position = asking.services.exports.queue_position(run)
+    return show(run, token=_token(asking, run), queue_position=position)
+
+
+def _waiting(run: ExportRun) -> dict[str, str]:
+    return {} if ExportLife.is_final(run.state) else {"Retry-After": str(RETRY_SECONDS)}

@@ -1,0 +1,195 @@
+// The form of one dataset: conditions, format with its options, columns, the live count, and the button. It only asks:
+// what becomes of the request is told by the run that comes back.
+
+import { NoAnswer, Problem, newKey } from "./api.js";
+import { arrange, el, icon, put, say, setAttribute, setBusy, show } from "./dom.js";
+import { ColumnPicker, FormatPicker } from "./pickers.js";
+import { Field, InvalidValue } from "./fields.js";
+import { LiveCount } from "./livecount.js";
+import { formatSpan, t, wordsFor } from "./language.js";
+
+/** @import {Api} from "./api.js" */
+/** @import {Dataset, ExportRequest, Run} from "./contract.js" */
+
+let forms = 0; // So that ids of several forms in one document differ.
+
+export class ExportForm {
+  #api;
+  #accepted;
+  #prefix = `haulage-${++forms}`;
+  /** @type {Dataset | null} */
+  #dataset = null;
+  /** @type {Field[]} */
+  #fields = [];
+  #formats = new FormatPicker(`${this.#prefix}-format`);
+  #columns = new ColumnPicker(`${this.#prefix}-columns`);
+  #count;
+  #conditions = el("div", { class: "fields" });
+  #message = el("div", { class: "message", role: "alert", hidden: true });
+  #patience = el("p", { class: "patience", hidden: true }); // Outside the alert: seconds are not to be read out.
+  #submit = el("button", { type: "submit", class: "button primary wide", part: "button primary" });
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  #waiting;
+
+  /**
+   * @param {Api} api
+   * @param {(run: Run, fresh: boolean) => void} accepted
+   */
+  constructor(api, accepted) {
+    this.#api = api;
+    this.#accepted = accepted;
+    this.#count = new LiveCount(api, `${this.#prefix}-count`);
+    this.#submit.append(icon("export"), say(el("span"), "form.submit"));
+    setAttribute(this.#submit, "aria-describedby", this.#count.node.id);
+    const title = say(el("legend", { class: "group-title" }), "form.conditions");
+    this.conditions = el("fieldset", { class: "group", hidden: true }, title, this.#conditions);
+    this.node = el("form", { class: "export-form", novalidate: true, part: "form" });
+    this.node.append(this.conditions, this.#formats.node, this.#columns.node, this.#message);
+    this.node.append(el("div", { class: "submit-bar" }, this.#count.node, this.#patience, this.#submit));
+    this.node.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#ask();
+    });
+    this.node.addEventListener("input", (event) => this.#changed(event));
+  }
+
+  /** @param {Dataset} dataset */
+  show(dataset) {
+    this.#dataset = dataset;
+    this.#fields = dataset.parameters.map((parameter, index) => new Field(parameter, `${this.#prefix}-p${index}`));
+    arrange(this.#conditions, this.#fields.map((field) => field.node));
+    this.conditions.hidden = this.#fields.length === 0;
+    this.#formats.show(dataset.formats);
+    this.#columns.show(dataset.columns ?? []);
+    this.#say(null);
+    this.#recount();
+  }
+
+  /** Fill in what an earlier request said; what it left out gets its default. @param {Partial<ExportRequest>} request */
+  fill(request) {
+    for (const field of this.#fields) {
+      const given = request.parameters ?? {};
+      field.fill(field.parameter.name in given ? given[field.parameter.name] : field.parameter.default);
+    }
+    if (request.format) this.#formats.choose(request.format);
+    this.#columns.choose(request.columns);
+    this.#recount();
+  }
+
+  /** @param {string} key Something the reader should know before pressing the button. */
+  hint(key) {
+    this.#say(t(key));
+  }
+
+  /** Whoever drops the form says so; else its parts would go on listening. */
+  end() {
+    clearInterval(this.#waiting);
+    for (const part of [this.#formats, this.#columns, this.#count]) part.end();
+  }
+
+  focus() {
+    const first = this.node.querySelector("input, select, textarea, button");
+    if (first instanceof HTMLElement) first.focus();
+  }
+
+  /** @param {Event} event */
+  #changed(event) {
+    this.#say(null);
+    const counts = event.target instanceof Node && this.#conditions.contains(event.target);
+    if (counts) this.#recount(); // Format and columns change no number of rows.
+  }
+
+  /** @returns {Record<string, unknown> | null} Null, and the errors shown when asked for, where something is wrong. */
+  #parameters(complain = false) {
+    /** @type {Record<string, unknown>} */
+    const given = {};
+    let wrong = 0;
+    for (const field of this.#fields) {
+      try {
+        const value = field.read();
+        if (value !== undefined) given[field.parameter.name] = value;
+      } catch (error) {
+        if (!(error instanceof InvalidValue)) throw error;
+        if (complain) field.complain(error.message);
+        if (complain && wrong === 0) field.focus();
+        wrong += 1;
+      }
+    }
+    if (complain && wrong) this.#say(t("form.fix", { count: wrong }));
+    return wrong ? null : given;
+  }
+
+  #recount() {
+    if (this.#dataset) this.#count.ask(this.#dataset, this.#parameters());
+  }
+
+  async #ask() {
+    if (!this.#dataset || this.#submit.getAttribute("aria-disabled") === "true") return;
+    this.#say(null);
+    const parameters = this.#parameters(true);
+    if (!parameters || !this.#columns.check()) return;
+    const request = { dataset: this.#dataset.name, parameters, ...this.#formats.read(), ...this.#columns.read() };
+    this.#setBusy(true);
+    try {
+      const { run, fresh } = await this.#api.request(request, newKey());
+      this.#accepted(run, fresh);
+    } catch (error) {
+      this.#refused(error);
+    } finally {
+      if (this.#waiting === undefined) this.#setBusy(false);
+    }
+  }
+
+  /** @param {boolean} busy */
+  #setBusy(busy) {
+    setBusy(this.#submit, busy);
+    say(/** @type {Element} */ (this.#submit.lastElementChild), busy ? "form.submitting" : "form.submit");
+  }
+
+  /** @param {unknown} error */
+  #refused(error) {
+    if (error instanceof NoAnswer) return this.#say(t("form.no_answer"));
+    if (!(error instanceof Problem)) throw error;
+    const strays = error.errors.filter((fault) => !this.#point(fault.pointer, fault.detail)).map((fault) => fault.detail);
+    this.#say([wordsFor("problem", error.code, error.message), ...strays].join("\n"));
+    const first = this.#fields.find((field) => field.node.querySelector("[aria-invalid=true]"));
+    first?.focus();
+    if (error.retryAfterSeconds) this.#wait(error.retryAfterSeconds);
+  }
+
+  /** Show a fault next to the member it points at. @param {string} pointer @param {string} detail @returns {boolean} */
+  #point(pointer, detail) {
+    const [, group, name] = (pointer ?? "").split("/").map((part) => part.replace(/~1/g, "/").replace(/~0/g, "~"));
+    if (group === "columns") return this.#columns.complain(detail);
+    if (group !== "parameters") return this.#formats.complain(group ?? "", name ?? "", detail);
+    const field = this.#fields.find((one) => one.parameter.name === name);
+    field?.complain(null, detail);
+    return field !== undefined;
+  }
+
+  /** The server said when to ask again: say so, second by second, and leave the button shut until then. @param {number} seconds */
+  #wait(seconds) {
+    const until = performance.now() + seconds * 1000;
+    this.#setBusy(true);
+    this.#patience.hidden = false;
+    say(/** @type {Element} */ (this.#submit.lastElementChild), "form.submit");
+    const tick = () => {
+      const left = Math.ceil((until - performance.now()) / 1000);
+      if (left > 0) return put(this.#patience, t("form.wait", { span: formatSpan(left) }));
+      clearInterval(this.#waiting);
+      this.#waiting = undefined;
+      this.#patience.hidden = true;
+      this.#setBusy(false);
+    };
+    clearInterval(this.#waiting);
+    this.#waiting = setInterval(tick, 1000);
+    tick();
+  }
+
+  /** @param {string | null} text */
+  #say(text) {
+    if (text === null && this.#waiting !== undefined) return; // Why it is shut stays said.
+    show(this.#message, text !== null);
+    arrange(this.#message, (text ?? "").split("\n").map((line) => el("p", {}, line)));
+  }
+}

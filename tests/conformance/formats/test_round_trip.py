@@ -1,0 +1,259 @@
+"""The promise of every format, dialect and compression: what was read is what is read back, cell by cell.
+
+One table of values decides, in literal words. A format that is registered is found here by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from tests.conformance.formats.readers import (
+    READERS,
+    UNPACK,
+    Digits,
+    columns,
+    pack,
+    read_with_csv_module,
+    write,
+)
+
+from haulage.formats import COMPRESSIONS, FORMATS
+
+CET = timezone(timedelta(hours=1))
+MEGABYTE = '1 MB, "quoted", in lines\r\n' * 40_000
+
+# What the source gave, what stands in a CSV file, what stands in a JSON file.
+NASTY = [
+    (None, None, None),
+    ("", "", ""),
+    ("plain", "plain", "plain"),
+    ("a\rb", "a\rb", "a\rb"),
+    ("\r", "\r", "\r"),
+    ("a\nb", "a\nb", "a\nb"),
+    ("a\r\nb\r\n", "a\r\nb\r\n", "a\r\nb\r\n"),
+    ('say "yes"', 'say "yes"', 'say "yes"'),
+    ('"', '"', '"'),
+    ("a,b", "a,b", "a,b"),
+    (",", ",", ","),
+    ("\\.", "\\.", "\\."),
+    ("a\\u0000b\\", "a\\u0000b\\", "a\\u0000b\\"),
+    (" kept ", " kept ", " kept "),
+    ("None", "None", "None"),
+    ("null", "null", "null"),
+    ("true", "true", "true"),
+    ("inf", "inf", "inf"),
+    ("007", "007", "007"),
+    ("1.50", "1.50", "1.50"),
+    ("😀 ê 报告 \u2028", "😀 ê 报告 \u2028", "😀 ê 报告 \u2028"),
+    ("\x7f\x01", "\x7f\x01", "\x7f\x01"),
+    ("a\ud800b", "a\ufffdb", "a\ufffdb"),
+    ("a\x00b", "a\ufffdb", "a\ufffdb"),
+    ("x" * 257, "x" * 257, "x" * 257),
+    (MEGABYTE, MEGABYTE, MEGABYTE),
+    (0, "0", Digits("0")),
+    (-42, "-42", Digits("-42")),
+    (2**53 - 1, "9007199254740991", Digits("9007199254740991")),
+    (2**53, "9007199254740992", Digits("9007199254740992")),
+    (1231231231231234123, "1231231231231234123", Digits("1231231231231234123")),
+    (-(10**40), "-1" + "0" * 40, Digits("-1" + "0" * 40)),
+    (0.1, "0.1", Digits("0.1")),
+    (-0.0, "-0.0", Digits("-0.0")),
+    (1e-7, "1e-07", Digits("1e-07")),
+    (1e22, "1e+22", Digits("1e+22")),
+    (0.1 + 0.2, "0.30000000000000004", Digits("0.30000000000000004")),
+    (float("nan"), "NaN", "NaN"),
+    (float("inf"), "Infinity", "Infinity"),
+    (float("-inf"), "-Infinity", "-Infinity"),
+    (Decimal("0.0000001"), "0.0000001", Digits("0.0000001")),
+    (Decimal("1E+3"), "1000", Digits("1000")),
+    (Decimal("-12.50"), "-12.50", Digits("-12.50")),
+    (Decimal("98765432109876543210.5"), "98765432109876543210.5", Digits("98765432109876543210.5")),
+    (Decimal("NaN"), "NaN", "NaN"),
+    (Decimal("sNaN"), "NaN", "NaN"),
+    (Decimal("-Infinity"), "-Infinity", "-Infinity"),
+    (True, "true", True),
+    (False, "false", False),
+    (date(2024, 3, 7), "2024-03-07", "2024-03-07"),
+    (datetime(2024, 3, 7, 21), "2024-03-07T21:00:00", "2024-03-07T21:00:00"),  # noqa: DTZ001 - as read
+    (datetime(2024, 3, 7, 21, tzinfo=UTC), "2024-03-07T21:00:00+00:00", "2024-03-07T21:00:00+00:00"),
+    (datetime(2020, 2, 1, 0, 30, tzinfo=CET), "2020-02-01T00:30:00+01:00", "2020-02-01T00:30:00+01:00"),
+    (b"\x00\xff", "AP8=", "AP8="),
+    (b"", "", ""),
+    (bytearray(b"abc"), "YWJj", "YWJj"),
+    (memoryview(b"x" * 99), "eHh4" * 33, "eHh4" * 33),
+    (UUID(int=1), "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000001"),
+    ([1, None, "a\nb"], '[1,null,"a\\nb"]', [Digits("1"), None, "a\nb"]),
+    ({"k": 1.5, "l": [True]}, '{"k":1.5,"l":[true]}', [("k", Digits("1.5")), ("l", [True])]),
+]
+
+FILES = [
+    pytest.param(format.name, options, id="-".join([format.name, *options.values()]))
+    for format in FORMATS.values()
+    for options in (
+        dict(zip([option.name for option in format.options], choices, strict=True))
+        for choices in itertools.product(*[option.choices for option in format.options])
+    )
+]
+every_file = pytest.mark.parametrize(("format", "options"), FILES)
+
+
+def expected(format: str, options: dict[str, str], case: tuple[object, object, object]) -> object:
+    """What is to be read back for one of the nasty values."""
+    value, in_csv, in_json = case
+    if format == "csv":
+        return "'\r" if options["dialect"] == "excel" and value == "\r" else in_csv
+    if options["numbers"] == "string" and isinstance(in_json, Digits):
+        is_long = isinstance(value, Decimal) or (isinstance(value, int) and abs(value) > 2**53 - 1)
+        return in_json.text if is_long else in_json
+    return in_json
+
+
+def compare(found: list[list[object]], wanted: list[list[object]]) -> None:
+    """Cell by cell, so that a failure shows one cell and not a megabyte."""
+    assert len(wanted) == len(found)
+    for row, (found_row, wanted_row) in enumerate(zip(found, wanted, strict=True)):
+        assert len(wanted_row) == len(found_row), f"row {row}"
+        for column, (cell, wanted_cell) in enumerate(zip(found_row, wanted_row, strict=True)):
+            if cell != wanted_cell or type(cell) is not type(wanted_cell):
+                pytest.fail(f"row {row} column {column}: {str(cell)[:80]!r}, not {str(wanted_cell)[:80]!r}")
+
+
+@every_file
+def test_values_of_every_kind_in_one_column_come_back(format, options):
+    rows = [(1, value, "end") for value, _, _ in NASTY]
+    headers, found = READERS[format](write(format, ["n", "value", "last"], rows, **options).data, options)
+
+    one = "1" if format == "csv" else Digits("1")
+    assert ["n", "value", "last"] == headers
+    compare(found, [[one, expected(format, options, case), "end"] for case in NASTY])
+
+
+@every_file
+@pytest.mark.parametrize("nulls", [0, 1], ids=["never NULL", "sometimes NULL"])
+def test_columns_of_one_kind_come_back(format, options, nulls):
+    rows = [tuple(value for value, _, _ in NASTY)] * 2 + [(None,) * len(NASTY)] * nulls
+    names = [f"c{number}" for number in range(len(NASTY))]
+    headers, found = READERS[format](write(format, names, rows, **options).data, options)
+
+    wanted = [expected(format, options, case) for case in NASTY]
+    assert names == headers
+    compare(found, [wanted] * 2 + [[None] * len(NASTY)] * nulls)
+
+
+@every_file
+def test_values_that_stand_alone_in_their_line_come_back(format, options):
+    rows = [(value,) for value, _, _ in NASTY]
+    _, found = READERS[format](write(format, ["only"], rows, **options).data, options)
+
+    wanted = [expected(format, options, case) for case in NASTY]
+    if options.get("dialect") in ("rfc4180", "excel"):  # here a row that is kept counts more than its NULL
+        wanted[0] = ""
+    compare(found, [[cell] for cell in wanted])
+
+
+@every_file
+def test_columns_keep_their_order(format, options):
+    headers, found = READERS[format](write(format, ["z", "a", "m"], [("1", "2", "3")], **options).data, options)
+
+    assert ["z", "a", "m"] == headers
+    assert [["1", "2", "3"]] == found
+
+
+@every_file
+def test_a_file_without_rows_is_whole(format, options):
+    file = write(format, ["a", "b"], [], **options)
+    _, found = READERS[format](file.data, options)
+
+    assert [] == found
+    assert file.data.endswith(file.trailer)
+
+
+@every_file
+def test_headers_are_as_nasty_as_values(format, options):
+    names = ["a,b", 'say "yes"', "", "two\nlines", "報 %s {0}", "a\x00\ud800"]
+    file = write(format, names, [("1", "2", "3", "4", "5", "6")], **options)
+    headers, found = READERS[format](file.data, options)
+
+    assert ["a,b", 'say "yes"', "", "two\nlines", "報 %s {0}", "a\ufffd\ufffd"] == headers
+    assert [["1", "2", "3", "4", "5", "6"]] == found
+    assert 2 == file.notices["text_replaced"]
+
+
+@every_file
+def test_the_bytes_do_not_depend_on_how_rows_come_in_batches(format, options):
+    rows = [(number, value) for number, (value, _, _) in enumerate(NASTY) if value is not MEGABYTE]
+    whole, *others = [write(format, ["n", "value"], rows, batch, **options) for batch in (len(rows), 1, 2, 7)]
+
+    assert [whole] * 3 == others
+
+
+@every_file
+def test_an_empty_batch_writes_nothing(format, options):
+    encoder = FORMATS[format].open(columns("a"), options)
+    chunks = [encoder.begin(), encoder.rows([]), encoder.rows([("x",)]), encoder.rows([]), encoder.end()]
+
+    assert write(format, ["a"], [("x",)], **options).data == b"".join(chunks)
+
+
+@every_file
+def test_a_file_ends_with_its_trailer(format, options):
+    file = write(format, ["a"], [("x",)], **options)
+
+    assert file.trailer
+    assert file.data.endswith(file.trailer)
+
+
+@every_file
+@pytest.mark.parametrize("rows", [[("x", "y"), ("x",)], [("x",)], [("x", "y", "z")], [("x", "y"), ("x", "y", "z")]])
+def test_a_row_with_a_cell_too_few_or_too_many_is_no_row(format, options, rows):
+    with pytest.raises(ValueError, match="zip"):
+        write(format, ["a", "b"], rows, **options)
+
+
+@every_file
+def test_a_cell_of_ten_megabytes_comes_back(format, options):
+    cell = "0123456789" * 1_000_000
+    _, found = READERS[format](write(format, ["a", "b"], [(cell, None), ("x", cell)], **options).data, options)
+
+    compare(found, [[cell, None], ["x", cell]])
+
+
+@every_file
+def test_what_was_changed_is_counted(format, options):
+    rows = [("a\ud800b", b"1", float("nan")), ("\x00\x00", None, 1.5), ("fine", b"2", float("inf"))]
+    notices = write(format, ["a", "b", "c"], rows, **options).notices
+
+    assert 3 == notices["text_replaced"]
+    assert 2 == notices["bytes_as_base64"]
+    assert (None if format == "csv" else 2) == notices.get("non_finite_as_text")
+
+
+@every_file
+def test_nothing_is_counted_where_nothing_was_changed(format, options):
+    assert {} == write(format, ["a", "b"], [("😀", 1), ("", None)], **options).notices
+
+
+@every_file
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_compressed_file_holds_the_plain_one(format, options, compression):
+    rows = [(number, value) for number, (value, _, _) in enumerate(NASTY)]
+    plain = write(format, ["n", "value"], rows, **options).data
+    packed = pack(compression, plain)
+
+    assert compression in FORMATS[format].compressions
+    assert plain == UNPACK[compression](packed)
+    assert packed == pack(compression, plain)
+
+
+@pytest.mark.parametrize("dialect", ["exact", "rfc4180", "excel"])
+def test_the_csv_module_reads_the_same_cells(dialect):
+    options = {"dialect": dialect}
+    rows = [tuple(value for value, _, _ in NASTY)] * 2
+    _, found = read_with_csv_module(write("csv", [f"c{n}" for n in range(len(NASTY))], rows, **options).data)
+
+    wanted = [expected("csv", options, case) or "" for case in NASTY]
+    compare(found, [wanted] * 2)
