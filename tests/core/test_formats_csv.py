@@ -68,7 +68,7 @@ def test_the_psql_end_mark_alone_in_its_line_is_quoted():
 
 
 def test_types_of_numbers_keep_their_digits():
-    class Colour(int, Enum):  # noqa: UP042 - its str is not its number
+    class Colour(int, Enum):  # its str is not its number
         RED = 7
 
     class Metres(float):

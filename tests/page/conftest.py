@@ -25,6 +25,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 READERS = 40  # keys in the configuration
 START_SECONDS = 30
@@ -75,7 +76,9 @@ source = "shop"
 label = "Slow"
 sql = '''
 with recursive n(id) as (select 1 union all select id + 1 from n where id < :rows)
-select id, (with recursive b(j) as (select 1 union all select j + 1 from b where j < 1500 + n.id % 2) select max(j) from b) as spun
+select id, (
+  with recursive b(j) as (select 1 union all select j + 1 from b where j < 1500 + n.id % 2) select max(j) from b
+) as spun
 from n
 '''
 formats = ["csv"]
@@ -105,10 +108,6 @@ def unavailable(why: str) -> None:
 
 @pytest.fixture(scope="session")
 def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        unavailable("playwright is not installed")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         unavailable(f"no browser found; looked for {', '.join(BROWSERS)}")
@@ -131,7 +130,8 @@ class Server:
         self._environment = {**os.environ, "HAULAGE_PAGE_SECRET": secrets.token_urlsafe(48)}
         _make_shop(folder / "shop.db")
         self.configuration = folder / "haulage.toml"
-        self.configuration.write_text(CONFIGURATION.format(port=self.port) + "".join(map(_key_table, *zip(*enumerate(self.keys), strict=True))))
+        tables = [_key_table(number, key) for number, key in enumerate(self.keys)]
+        self.configuration.write_text(CONFIGURATION.format(port=self.port) + "".join(tables))
 
     def new_key(self) -> str:
         return self.keys[next(self._next_key)]
@@ -186,9 +186,14 @@ def _free_port() -> int:
 
 
 def _key_table(number: int, key: str) -> str:
-    digest = hashlib.sha256(key.encode()).hexdigest()
-    grants = '["*"]' if number == 0 else '["operator", "counts.all"]'
-    return f'\n[keys.reader{number:02}]\nhash = "sha256:{digest}"\ntenant = "tenant{number:02}"\naccount = "reader"\ngrants = {grants}\n'
+    """Each a tenant of its own; the grant of the dataset `secret` is nobody's."""
+    return f"""
+[keys.reader{number:02}]
+hash = "sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+tenant = "tenant{number:02}"
+account = "reader"
+grants = ["operator", "counts.all"]
+"""
 
 
 def _make_shop(path: Path) -> None:
@@ -198,7 +203,8 @@ def _make_shop(path: Path) -> None:
     ]
     with closing(sqlite3.connect(path)) as shop:
         shop.execute("pragma journal_mode = wal")
-        shop.execute("create table orders (id integer primary key, customer text, status text, total real, placed_at text)")
+        columns = "id integer primary key, customer text, status text, total real, placed_at text"
+        shop.execute(f"create table orders ({columns})")
         shop.executemany("insert into orders values (?, ?, ?, ?, ?)", rows)
         shop.commit()
 

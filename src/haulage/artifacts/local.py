@@ -2,25 +2,25 @@
 
     root/work/KEY/part      what a build writes, and beside it what its source needs for sorting
     root/files/KEY          a finished file
+    root/.haulage           says that everything under work and files is ours to remove
 
 A key is a run's id and the claim's number, so no two claims share a name. A finished file was written under
-``work``, synced, renamed, and both folders were synced: after a power cut it is whole or not there.
+``work``, synced, renamed, and the folder it stands in was synced: after a power cut it is whole or not there.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
-from haulage.core.ports import Measured
 
-TAIL_BYTES = 64
+MARK = ".haulage"
 
 
 def artifacts_path(url: str) -> Path:
@@ -40,18 +40,29 @@ class LocalArtifacts:
 
     def __init__(self, root: Path) -> None:
         """Name the folder; ``prepare`` makes it."""
-        self.root = root
-        self._work = root / "work"
-        self._files = root / "files"
+        self.root = root.absolute()  # A child works in a folder of its own and must find it all the same.
+        self._work = self.root / "work"
+        self._files = self.root / "files"
 
     def prepare(self) -> None:
-        """Make the folders.
+        """Make the folders, once.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: they cannot be made, or other files stand in them.
         """
+        mark = self.root / MARK
+        if mark.exists():
+            return
+        if any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
+            # The sweep removes what no run names, so it must not be let loose on somebody's own files.
+            problem = "holds files that are not Haulage's; name an empty folder"
+            raise FileExistsError(errno.EEXIST, problem, str(self.root))
         for folder in (self.root, self._work, self._files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark.touch(mode=0o600)
+        # A file is only as durable as the folders that it stands in.
+        _sync_folder(self.root)
+        _sync_folder(self.root.parent)
 
     def begin(self, key: str) -> Path:
         """Make the folder of one build and give it.
@@ -63,50 +74,40 @@ class LocalArtifacts:
         with writing():
             self.prepare()
             folder.mkdir(mode=0o700)
-            _sync_folder(self._work)
         return folder
 
     def publish(self, key: str, expected_bytes: int) -> None:
         """Give a verified file its final name, durably; see ``core.ports.Artifacts``."""
-        part = self._work / _known(key) / "part"
+        part = self._work / _known(key) / PART
         with writing():
             if part.stat().st_size != expected_bytes:
                 raise BuildFailed("verify_failed", cause="the size on disk is not the size written")
             part.rename(self._files / key)
             _sync_folder(self._files)
-            shutil.rmtree(self._work / key)
-            _sync_folder(self._work)
+            shutil.rmtree(self._work / key, ignore_errors=True)  # What stays there goes with the key.
 
     def remove(self, key: str) -> bool:
         """Remove everything of a key. The unfinished goes first: a rename that comes too late fails."""
-        work, file = self._work / _known(key), self._files / key
-        found = os.path.lexists(work) or os.path.lexists(file)
-        if work.is_dir() and not work.is_symlink():
-            shutil.rmtree(work)
-        else:
-            work.unlink(missing_ok=True)
-        file.unlink(missing_ok=True)
-        if found:
-            _sync_folder(self._work)
-            _sync_folder(self._files)
-        return found
+        found = [_remove_entry(folder / _known(key)) for folder in (self._work, self._files)]
+        return any(found)
 
     def open(self, key: str) -> tuple[BinaryIO, int]:
         """A finished file and its size, measured on the open descriptor; a planted link is not followed."""
-        descriptor = os.open(self._files / _known(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        opened = os.fdopen(descriptor, "rb", buffering=0)
+        # Without O_NONBLOCK a planted pipe would keep us waiting for a writer.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self._files / _known(key), flags)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            opened.close()
+            os.close(descriptor)
             raise FileNotFoundError(errno.ENOENT, "not a file")
-        return opened, status.st_size  # type: ignore[return-value]  # a raw file reads bytes too
+        return os.fdopen(descriptor, "rb", buffering=0), status.st_size
 
     def keys(self) -> list[str]:
         """Every name that bytes lie under; a name that is no key is an orphan like any other."""
         found: set[str] = set()
         for folder in (self._work, self._files):
             try:
-                found.update(os.listdir(folder))
+                found.update(os.listdir(folder))  # noqa: PTH208 - names are all that is wanted
             except FileNotFoundError:
                 continue
         return sorted(found)
@@ -114,7 +115,7 @@ class LocalArtifacts:
     def check(self) -> None:
         """See that a file can be written and synced here."""
         self.prepare()
-        probe = self.root / f".probe-{os.getpid()}"
+        probe = self._work / f"probe-{os.urandom(8).hex()}"  # where the sweep finds what a crash leaves
         try:
             with probe.open("xb") as file:
                 file.write(b"haulage")
@@ -129,68 +130,25 @@ class LocalArtifacts:
         return status.f_bavail * status.f_frsize
 
 
-class PartFile:
-    """Where a build writes: counts, hashes and limits on the way. Implements ``core.ports.Sink``."""
-
-    def __init__(self, folder: Path, *, file_bytes: int, reserved_bytes: int) -> None:
-        """Create the file; it must not exist yet."""
-        self._file_bytes = file_bytes
-        self._allowed = min(file_bytes, reserved_bytes)
-        self._bytes = 0
-        self._hash = hashlib.sha256()
-        self._tail = b""
-        with writing():
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(folder / "part", flags, 0o600)
-
-    def write(self, data: bytes) -> None:
-        """Write all of it, or fail before the first byte that is over a limit is written."""
-        if self._bytes + len(data) > self._allowed:
-            if self._allowed < self._file_bytes:
-                raise BuildFailed("storage_exceeded", "The space left for finished files is too small for this file.")
-            raise BuildFailed(
-                "bytes_exceeded", f"The file would be larger than the {self._file_bytes:,} bytes allowed."
-            )
-        with writing():
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self._descriptor, left) :]
-        self._hash.update(data)
-        self._bytes += len(data)
-        self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
-
-    def finish(self) -> Measured:
-        """Flush to the disk; the size and the last bytes are then read back from it."""
-        with writing():
-            os.fsync(self._descriptor)
-            size = os.fstat(self._descriptor).st_size
-            os.close(self._descriptor)
-        if size != self._bytes:
-            raise BuildFailed("verify_failed", cause=f"{size} bytes on disk instead of {self._bytes}")
-        return Measured(self._bytes, self._hash.hexdigest(), self._tail)
-
-
-class writing:  # noqa: N801 - reads as a sentence: ``with writing():``
-    """Turn what the system raises while bytes are written into a failure with a code."""
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        """Name a full disk; everything else is a storage that failed."""
-        if not isinstance(problem, OSError):
-            return
-        full = problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        raise BuildFailed(
-            "no_space" if full else "storage_failed", cause=f"{errno.errorcode.get(problem.errno or 0)}"
-        ) from problem
-
-
 def _known(key: str) -> str:
     if not key or key in (".", "..") or "/" in key or "\0" in key:
         message = f"{key!r} is no key"
         raise ValueError(message)
     return key
+
+
+def _remove_entry(path: Path) -> bool:
+    """Remove a name, whatever it stands for, durably; say whether it was there. A link is not followed."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        if path.is_symlink() or not path.is_dir():
+            raise
+        shutil.rmtree(path)
+    _sync_folder(path.parent)
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

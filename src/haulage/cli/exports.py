@@ -22,7 +22,9 @@ from haulage.cli.following import Interrupts, Left, follow
 from haulage.cli.keeping import Destination
 from haulage.cli.opening import opened
 from haulage.cli.terminal import DONE, FAILED, example, facts, moment, number, print_json, say, shared, tell
+from haulage.config.faults import meant
 from haulage.core.clock import new_id
+from haulage.core.errors import Refused
 from haulage.exports.life import ExportRun
 from haulage.exports.show import show, show_failure
 
@@ -78,7 +80,8 @@ def export(
         "options": {name: values[-1] for name, values in chosen.items()} | ({"dialect": dialect} if dialect else {}),
     }
     with opened(config) as haul:
-        wish["format"] = format_ or _default_format(haul, dataset)
+        default = _default_format(haul, dataset)
+        wish["format"] = format_ or default
         run = _run(haul, dataset, wish)
         kept = destination.save(haul, run) if destination is not None and run.state == "ready" else None
         if as_json:
@@ -90,22 +93,23 @@ def export(
 def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
     """Request and follow, with a private worker where nobody else works."""
     attended = haul.store.workers.claiming(haul.settings.exports.presence_seconds)
-    private = None if attended else new_id()
-    with Interrupts() as interrupts, _private_worker(haul, private):
-        if private is not None:
-            say("no worker is alive: building here, with a worker for this run only")
+    with Interrupts() as interrupts:
+        private = None if attended else new_id()
         accepted = haul.exports.request(haul.operator, dataset, private_run=private, **wish)
+        run = accepted.run
         if not accepted.new:
-            say(f"the same export is under way as run {accepted.run.id}; following it")
-        waiting_elsewhere = private is not None and not accepted.new and accepted.run.state == "queued"
-        try:
-            with _private_worker(haul, accepted.run.id if waiting_elsewhere else None):
-                return follow(haul, accepted.run.id, interrupts, sweep=private is None)
-        except Left:
-            say(f"left; the cancel of run {accepted.run.id} is recorded")
-            sys.stderr.flush()
-            # A private build must not hold the door: its child ends with this process, the sweep does the rest.
-            os._exit(FAILED)
+            say(f"the same export is under way as run {run.id}; following it")
+        alone = not attended and run.state == "queued"
+        if alone:
+            say("no worker is alive: building here, with a worker for this run only")
+        with _private_worker(haul, run.id if alone else None):
+            try:
+                return follow(haul, run.id, interrupts, sweep=not alone)
+            except Left:
+                say(f"left; the cancel of run {run.id} is recorded")
+                sys.stderr.flush()
+                # A private build must not hold the door: its child ends with this process, the sweep does the rest.
+                os._exit(FAILED)
 
 
 @contextmanager
@@ -156,8 +160,11 @@ def notice_text(notice: Any) -> str:
 
 def _default_format(haul: Haulage, name: str) -> str:
     dataset = haul.catalogue.find(name)
-    formats = ("csv",) if dataset is None else dataset.formats
-    return "csv" if "csv" in formats else formats[0]
+    if dataset is None:
+        raise Refused(
+            "not_found", f"there is no dataset {name!r}; {meant(name, (each.name for each in haul.catalogue))}"
+        )
+    return "csv" if "csv" in dataset.formats else dataset.formats[0]
 
 
 def _pairs(texts: Sequence[str], option: str) -> dict[str, list[str]]:

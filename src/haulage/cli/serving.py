@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -100,8 +101,9 @@ def serve_web(
 class WorkerProcess:
     """A worker as a child process, started again when it dies."""
 
-    def __init__(self, config: Path, lanes: int | None = None) -> None:
-        """Nothing is started yet."""
+    def __init__(self, config: Path, lanes: int | None = None, log: Path | None = None) -> None:
+        """Nothing is started yet; ``log`` takes what the worker says, instead of our standard error."""
+        self._log = log
         self._command = [sys.executable, "-m", "haulage", "worker", "--config", str(config), "--with-parent"]
         self._command += [] if lanes is None else ["--lanes", f"exports={lanes}"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -121,6 +123,14 @@ class WorkerProcess:
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGINT if again else number)
 
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with ExitStack() as stack:
+            log = None if self._log is None else stack.enter_context(self._log.open("ab"))
+            # A session of its own: Ctrl-C at the terminal comes to us, and we say what it means.
+            return subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+
     @property
     def told(self) -> bool:
         """Say whether it was told to end."""
@@ -137,8 +147,7 @@ class WorkerProcess:
             with self._lock:
                 if self._ending.is_set():
                     return
-                # A session of its own: Ctrl-C at the terminal comes to us, and we say what it means.
-                self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, start_new_session=True)
+                self._process = self._spawn()
             code = self._process.wait()
             if self._ending.is_set():
                 return

@@ -1,4 +1,4 @@
-"""Bound names in SQL: ``:name`` outside quotes and comments. Shared by the plan and by every source."""
+"""Bound names in SQL (``:name`` outside quotes and comments), and statements. Shared by plan and sources."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ _PIECE = re.compile(
     r"""'(?:[^']|'')*'            # text
       | "(?:[^"]|"")*"            # identifier
       | `[^`]*` | \[[^\]]*\]      # identifier, in other spellings
-      | --[^\n]* | /\*.*?\*/      # comment
+      | --[^\n]* | /\*.*?(?:\*/|\Z)  # comment
       | ::\w+
       | :(?P<name>[A-Za-z_]\w*)""",
     re.VERBOSE | re.DOTALL,
 )
+_TOKEN = re.compile(_PIECE.pattern + r"| \s+ | \w+ | .", re.VERBOSE | re.DOTALL)
 
 
 def bound_names(sql: str) -> frozenset[str]:
@@ -27,6 +28,15 @@ def rewrite_names(sql: str, replace: Callable[[str], str]) -> str:
     return _PIECE.sub(lambda found: replace(found["name"]) if found["name"] else found[0], sql)
 
 
-def without_terminator(sql: str) -> str:
-    """A statement that can be wrapped: no semicolon at its end, and a line end after a last comment."""
-    return sql.strip().rstrip(";").rstrip() + "\n"
+def statements(sql: str) -> list[str]:
+    """The statements of a text without the semicolons between them; blanks and comments alone are none."""
+    found: list[str] = []
+    start, says_something = 0, False
+    for token in [*_TOKEN.finditer(sql), None]:
+        if token is None or token[0] == ";":
+            if says_something:
+                found.append(sql[start : token and token.start()].strip())
+            start, says_something = (token.end() if token else 0), False
+        elif not token[0].isspace() and not token[0].startswith(("--", "/*")):
+            says_something = True
+    return found

@@ -10,25 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from haulage.core.limits import BuildLimits
+from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: it belongs to a declaration, too
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
 RESERVED_BINDS = ("requester_tenant", "requester_account", "as_of")  # DECISIONS 38
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a file.
-
-    Args:
-        key: the name that the query gives it.
-        header: what stands in the file.
-        type: declared or known type; None where the source has one per value, as SQLite does.
-    """
-
-    key: str
-    header: str
-    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

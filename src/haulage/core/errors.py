@@ -12,11 +12,10 @@ A code is never reused for another meaning. A public sentence never holds a path
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):  # not a dataclass: see core/reading.py
     """One entry of the catalogue."""
 
     code: str
@@ -129,12 +128,21 @@ CATALOGUE = _catalogue(
 del F
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing wrong with what was sent: where (a JSON pointer, RFC 6901) and what to send instead."""
 
     pointer: str
     detail: str
+
+
+def pointer_to(*places: int | str) -> str:
+    """A JSON pointer (RFC 6901) to the member at these places.
+
+    Example:
+        >>> pointer_to("columns", 0), pointer_to("parameters", "a/b")
+        ('/columns/0', '/parameters/a~1b')
+    """
+    return "".join("/" + str(place).replace("~", "~0").replace("/", "~1") for place in places)
 
 
 class HaulageError(Exception):

@@ -73,7 +73,7 @@ class DoorLimits:
     body_bytes: int = 64 * KIB  # of a request, except uploads
     page_size: int = 200  # the most runs one list answers
     requester_bytes: int = 8 * KIB  # of the frozen requester
-    file_token_seconds: float = 300
+    file_token_seconds: float = 300  # life of a link to a file
     session_seconds: float = 12 * 60 * 60  # of a sign-in without use
     download_stall_seconds: float = 60  # a download that takes no byte for so long is cut
     download_seconds: float = 600  # a whole download

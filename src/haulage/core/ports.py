@@ -13,11 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
-from haulage.core.catalogue import Column
 from haulage.core.lease import Held, Pulse
 from haulage.core.lifecycle import Lifecycle, Move
 from haulage.core.progress import Progress
-
+from haulage.core.reading import Column, Measured, Reading
 
 Transaction: TypeAlias = Any  # an open transaction of a store; only the store looks inside
 
@@ -249,15 +248,6 @@ class Watcher(Protocol):
         """Give the connection back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a sink counted on the way."""
-
-    bytes: int
-    sha256: str
-    tail: bytes  # the last bytes, at most 64
-
-
 class Sink(Protocol):
     """Where a build writes; it counts, hashes and limits on the way."""
 
@@ -307,20 +297,6 @@ class Artifacts(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One query as a source gets it: the operator's SQL, how it is wrapped, and what is bound."""
-
-    sql: str
-    binds: Mapping[str, Any]  # as JSON holds them; a list is for ``in (:name)``
-    types: Mapping[str, str]  # the declared type of a bound name, where it is a parameter
-    visible: str | None
-    hidden: tuple[str, ...]
-    order: tuple[str, ...]
-    columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
-    declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
-
-
 class Snapshot(Protocol):
     """One read transaction of a source."""
 
@@ -329,8 +305,12 @@ class Snapshot(Protocol):
     def columns(self, reading: Reading) -> tuple[Column, ...]:
         """The columns that will be written, named by the query itself."""
 
-    def count(self, reading: Reading, seconds: float) -> int | None:
-        """Rows that will be written, or None when counting took longer."""
+    def count(self, reading: Reading, seconds: float, sort_bytes: int | None = None) -> int | None:
+        """Rows that will be written, or None when counting took longer.
+
+        Raises:
+            BuildFailed: as ``batches``.
+        """
 
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Iterator[Sequence[tuple[Any, ...]]]:
         """The rows, in bounded batches.

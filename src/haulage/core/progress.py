@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Phase(StrEnum):
@@ -15,8 +15,7 @@ class Phase(StrEnum):
     PUBLISHING = "publishing"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):  # not a dataclass: see core/reading.py
     """Rows that stand in the file, of how many. ``total`` is None until it was measured."""
 
     phase: str

@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.ports import Measured, Sink, Source
 from haulage.core.progress import Phase, Progress
+from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
-from haulage.formats import FORMATS, Encoder
-from haulage.formats.compression import COMPRESSIONS, Compressor
+from haulage.formats import FORMATS
+from haulage.formats.compression import COMPRESSIONS
+
+if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
+    from haulage.core.ports import Sink, Source
+    from haulage.core.reading import Measured
+    from haulage.formats import Encoder
+    from haulage.formats.compression import Compressor
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOrder:
-    """Everything a child needs, frozen; it travels as JSON on the child's standard input."""
+class BuildOrder(NamedTuple):
+    """Everything a child needs, frozen; it travels as one line of JSON on the child's standard input."""
 
     source_url: str
     busy_seconds: float
@@ -39,17 +43,16 @@ class BuildOrder:
     progress_seconds: float
 
     def to_json(self) -> str:
-        """As text."""
-        return json.dumps(asdict(self))
+        """As one line."""
+        return json.dumps(self._asdict()) + "\n"
 
     @staticmethod
-    def from_json(text: str) -> BuildOrder:
-        """From text."""
-        return BuildOrder(**json.loads(text))
+    def from_json(line: str) -> BuildOrder:
+        """From that line."""
+        return BuildOrder(**json.loads(line))
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """What stands in the finished file, measured on the way."""
 
     rows: int
@@ -74,7 +77,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
     reading = reading_of(order.plan)
     report(Progress(Phase.COUNTING, None, None))
     with source.snapshot() as snapshot:
-        total = snapshot.count(reading, limits["count_seconds"])
+        total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(total or 0, limits["rows"])
         columns = snapshot.columns(reading)
         encoder = FORMATS[order.format].open(columns, order.options)
@@ -84,24 +87,21 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         at, replaced = snapshot.at, Counter(dict(snapshot.notices))
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish()
-    # Counted and written in one read transaction: a difference is a fault of ours or of the source.
-    if total is not None and total != rows:
-        raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows:,} written; no file was kept.")
     replaced.update(dict(encoder.notices.items()))
     return Built(
         rows=rows,
         total=total,
         snapshot_at=at,
-        columns=tuple(asdict(column) for column in columns),
+        columns=tuple(column._asdict() for column in columns),
         notices=tuple(_notices(replaced, order.plan)),
-        bytes=measured.bytes,
+        bytes=measured.size,
         sha256=measured.sha256,
     )
 
 
 def _write_rows(
     order: BuildOrder,
-    batches: Iterator[Sequence[tuple[Any, ...]]],
+    batches: Iterable[Sequence[tuple[Any, ...]]],
     writer: _Writer,
     total: int | None,
     report: Callable[[Progress], None],
@@ -113,11 +113,15 @@ def _write_rows(
     for batch in batches:
         rows += len(batch)
         _refuse_rows(rows, rows_max)
+        if total is not None and rows > total:
+            _refuse_difference(total, f"more than {total:,}")
         writer.rows(batch)
         if time.monotonic() >= due:
             writer.flush()
             report(Progress(Phase.WRITING, rows, total))
             due = time.monotonic() + every
+    if total is not None and rows != total:
+        _refuse_difference(total, f"{rows:,}")
     writer.end()
     report(Progress(Phase.WRITING, rows, total))
     return rows
@@ -126,6 +130,11 @@ def _write_rows(
 def _refuse_rows(rows: int, rows_max: int) -> None:
     if rows > rows_max:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
+
+
+def _refuse_difference(total: int, rows: str) -> None:
+    """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
+    raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
 
 def _notices(counted: Mapping[str, int], plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -162,10 +171,9 @@ class _Writer:
         self.flush()
 
     def finish(self) -> Measured:
-        """Sync the file and see that it ends as its format ends (DECISIONS 12)."""
+        """Sync the file and see that it ends on the disk as its format ends (DECISIONS 12)."""
         measured = self._sink.finish()
-        ending = self._ending[-len(measured.tail) :] if measured.tail else b""
-        if not measured.tail.endswith(ending):
+        if not measured.tail.endswith(self._ending[-TAIL_BYTES:]):
             raise BuildFailed("verify_failed", cause="the file does not end as its format ends")
         return measured
 

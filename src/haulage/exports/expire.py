@@ -144,22 +144,17 @@ class ExportSweep:
         values: dict[str, Any] = dict(kept)
         if move is ExportLife.lose:
             values["failure_code"] = "worker_lost"
-            report.lost += 1
         elif move is ExportLife.overrun:
             values["failure_code"] = "generation_timeout"
-            report.overrun += 1
         elif move is ExportLife.rerun:
-            values |= {
-                "claim_by": After(self._limits.queue_seconds),
-                "started_at": None,
-                "heartbeat_at": None,
-            }
-            values |= {"updated_at": None, "processed": None, "total": None, "finish_by": None}
-            report.rerun += 1
-        else:
-            report.buried += 1
+            values |= {"claim_by": After(self._limits.queue_seconds), "finish_by": None, "started_at": None}
+            values |= {"heartbeat_at": None, "updated_at": None, "processed": None, "total": None}
         settled = self._store.exports.settle(held, move, values, now=now)
         self._tell(move, [settled])
+        report.lost += move is ExportLife.lose
+        report.overrun += move is ExportLife.overrun
+        report.rerun += move is ExportLife.rerun
+        report.buried += move is ExportLife.bury
 
     # -- bytes -------------------------------------------------------------------------------------
 
@@ -174,7 +169,9 @@ class ExportSweep:
         listed = self._artifacts.keys()
         for start in range(0, len(listed), ORPHANS_ASKED):
             asked = listed[start : start + ORPHANS_ASKED]
-            for key in sorted(set(asked) - self._store.exports.promised(asked)):
+            # A name that is not ASCII is no key of ours, and may not even be text that a store can be asked for.
+            promised = self._store.exports.promised([key for key in asked if key.isascii()])
+            for key in sorted(set(asked) - promised):
                 if self._remove(key, "orphan", report):
                     report.orphans += 1
 

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from haulage.core.catalogue import Dataset, Parameter
-from haulage.core.errors import Fault, Refused
+from haulage.core.errors import Fault, Refused, pointer_to
 
 LIST_MAX = 1_000  # values of one list parameter
 TEXT_MAX = 10_000  # characters of one text parameter
@@ -38,7 +38,7 @@ def resolve_parameters(dataset: Dataset, given: Mapping[str, Any]) -> Resolved:
         Refused: ``invalid`` with every fault at once.
     """
     faults = [
-        Fault(f"/parameters/{name}", f"{dataset.name} has no such parameter; it has {_names(dataset)}")
+        Fault(pointer_to("parameters", name), f"{dataset.name} has no such parameter; it has {_names(dataset)}")
         for name in given
         if name not in {parameter.name for parameter in dataset.parameters}
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haulage.core.ports import Reading
+from haulage.core.reading import Reading
 
 
 def reading_of(plan: Mapping[str, Any]) -> Reading:

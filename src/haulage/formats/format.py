@@ -7,8 +7,7 @@ had to change on the way it counts in its notices; what a whole file must end wi
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # only a type: the child need not load the whole catalogue to encode
     from haulage.core.catalogue import Column
@@ -57,8 +56,7 @@ class Encoder(Protocol):
         """What stands after the last row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):  # not a dataclass: each child waits for it to be defined
     """A choice that the requester has within one format."""
 
     name: str
@@ -67,8 +65,7 @@ class Option:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """One kind of file.
 
     Args:

@@ -7,8 +7,10 @@ imports only the room it needs, with the bare driver.
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from haulage.core.ports import Source
+if TYPE_CHECKING:  # only a type: a child starts for every run, and a user waits for it
+    from haulage.core.ports import Source
 
 SOURCES = {
     "sqlite": "haulage.sources.sqlite",

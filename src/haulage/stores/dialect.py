@@ -11,19 +11,35 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from haulage.core.errors import StoreUnavailable
 
 BUSY_TIMEOUT_MS = 800  # below the beat of 1 s, so that a beat that waits still fits its second
-WRITES = {"haulage_writes": True}  # the execution option of a transaction that writes
+# What a driver raises, through SQLAlchemy and (prepared statements, BEGIN, the hint) without it.
+DRIVER_ERRORS = (DBAPIError, sqlite3.Error)
+INTEGRITY_ERRORS = (IntegrityError, sqlite3.IntegrityError)
 
 
-def sqlite_engine(url: URL) -> Engine:
-    """An engine on one SQLite file, with the transactions described above."""
-    engine = create_engine(
+def driver_words(problem: BaseException) -> str:
+    """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
+    said = problem.orig if isinstance(problem, DBAPIError) else problem
+    return f"{type(said).__name__}: {said}"
+
+
+def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
+    """An engine that reads and one that writes, on one pool of connections to one SQLite file.
+
+    Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it.
+    """
+    reader = create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+        hide_parameters=True,  # no value of a row in a traceback
         pool_size=4,
         max_overflow=60,
     )
+    writer = create_engine(url, pool=reader.pool, hide_parameters=True)
 
     def connected(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # The driver starts no transaction behind our back.
@@ -31,12 +47,20 @@ def sqlite_engine(url: URL) -> Engine:
             connection.execute(f"PRAGMA {pragma}")
 
     def begun(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("haulage_writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        _driver_of(connection).execute("BEGIN")
 
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begun)
-    return engine
+    def begun_to_write(connection: Connection) -> None:
+        _driver_of(connection).execute("BEGIN IMMEDIATE")
+
+    event.listen(reader, "connect", connected)
+    event.listen(reader, "begin", begun)
+    event.listen(writer, "begin", begun_to_write)
+    return reader, writer
+
+
+def _driver_of(connection: Connection) -> sqlite3.Connection:
+    driver: Any = connection.connection.driver_connection
+    return driver  # type: ignore[no-any-return]
 
 
 class SqliteWatcher:
@@ -50,8 +74,15 @@ class SqliteWatcher:
         self._seen = -1
 
     def changed(self) -> bool:
-        """Say whether another connection may have committed since the last call (true at the first)."""
-        version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
+        """Say whether another connection may have committed since the last call (true at the first).
+
+        Raises:
+            StoreUnavailable: the file cannot be read.
+        """
+        try:
+            version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as problem:
+            raise StoreUnavailable(driver_words(problem)) from problem
         changed, self._seen = version != self._seen, version
         return changed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, or_, select, update
+from sqlalchemy import Connection, func, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.limits import ExportLimits
@@ -13,7 +13,7 @@ from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.database import Database
 from haulage.stores.runs import SqlRuns
-from haulage.stores.tables import exports, workers
+from haulage.stores.tables import UNKEPT, exports, workers
 
 RELEASED = {"reserved_bytes": None, "phase": None}
 
@@ -27,21 +27,26 @@ class StorageBudget:
     """
 
     def figures(self) -> Sequence[ColumnElement[Any]]:
-        """Bytes of finished files and bytes promised to running builds, over all tenants."""
-        budget = exports.alias("budget")
-        counted = or_(budget.c.stored_bytes.is_not(None), budget.c.reserved_bytes.is_not(None))
-        return [
-            select(func.coalesce(func.sum(budget.c[name]), 0)).where(counted).scalar_subquery().label(label)
-            for name, label in (("stored_bytes", "stored_all"), ("reserved_bytes", "reserved_all"))
-        ]
+        """What the run asks for, and bytes of finished files and promised to running builds, over all tenants."""
+        b = exports.alias("b")
+        budget = (
+            select(
+                func.coalesce(func.sum(b.c.stored_bytes), 0).label("stored_all"),
+                func.coalesce(func.sum(b.c.reserved_bytes), 0).label("reserved_all"),
+            )
+            .where(or_(b.c.stored_bytes.is_not(None), b.c.reserved_bytes.is_not(None)))
+            .cte("budget")
+        )
+        return [exports.c.attempts, exports.c.generation_ms, exports.c.file_bytes, *budget.c]
 
-    def admit(self, row: Row[Any], terms: Terms, now: int) -> dict[str, Any] | None:
+    def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""
-        left = terms.store_bytes - row.stored_all - row.reserved_all
-        if row.reserved_all and row.file_bytes > left:
+        free = max(0, terms.store_bytes - row.stored_all)
+        room = min(row.file_bytes, free)
+        if 0 < room > free - row.reserved_all:
             return None
         return {
-            "reserved_bytes": max(0, min(row.file_bytes, left)),
+            "reserved_bytes": room,
             "attempts": row.attempts + 1,
             "finish_by": now + row.generation_ms + int(terms.grace_seconds * 1000),
             "artifact_key": f"{row.id}.{row.claim_no + 1}",  # the name is stored before a byte is written
@@ -87,20 +92,15 @@ class ExportRows(SqlRuns[ExportRun]):
 
     def unkept(self, limit: int = 100) -> list[ExportRun]:
         """Runs whose state promises no file any more while their bytes are not known to be gone."""
-        wanted = (
-            select(exports)
-            .where(exports.c.artifact_key.is_not(None), exports.c.state.in_(("expired", "failed", "cancelled")))
-            .order_by(exports.c.finished_at)
-            .limit(limit)
-        )
+        wanted = select(*self._columns).where(UNKEPT).order_by(exports.c.finished_at).limit(limit)
         with self._database.read() as connection:
-            return [self._run(row) for row in connection.execute(wanted)]
+            return [self._record(*row) for row in connection.execute(wanted)]
 
     def forget_bytes(self, run_id: str, key: str) -> None:
         """Record that the bytes of a key are gone."""
         statement = (
             update(exports)
-            .where(exports.c.id == run_id, exports.c.artifact_key == key, exports.c.state != "ready")
+            .where(exports.c.id == run_id, exports.c.artifact_key == key, UNKEPT)
             .values(artifact_key=None, stored_bytes=None)
         )
         with self._database.write() as connection:

@@ -42,10 +42,10 @@ class SqlKeys:
         tx: Connection | None = None,
     ) -> None:
         """Remember a key; one that was too old is written anew."""
-        until = self._database.now(now) + int(seconds * 1000)
+        now = self._database.now(now)
         mine = (keys.c.tenant == tenant, keys.c.account == account, keys.c.key == key)
         with self._database.write(tx) as connection:
-            connection.execute(delete(keys).where(*mine))
+            connection.execute(delete(keys).where(*mine, keys.c.expires_at <= now))
             connection.execute(
                 insert(keys).values(
                     tenant=tenant,
@@ -53,7 +53,7 @@ class SqlKeys:
                     key=key,
                     body_hash=kept.body_hash,
                     run=kept.run,
-                    expires_at=until,
+                    expires_at=now + int(seconds * 1000),
                 )
             )
 

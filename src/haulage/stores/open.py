@@ -6,20 +6,18 @@ to run (DECISIONS 28).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from haulage.core.errors import SchemaMismatch
+from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.stores.database import Database, answered
-from haulage.stores.dialect import SqliteWatcher, sqlite_engine
+from haulage.stores.dialect import SqliteWatcher, sqlite_engines
 from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
 from haulage.stores.sessions import SqlSessions
@@ -42,6 +40,7 @@ class Schema:
     version: int | None
     min_worker: int | None
     wanted: int = SCHEMA_VERSION
+    new: bool = False  # nothing is in the store at all
 
 
 class Store:
@@ -51,7 +50,7 @@ class Store:
         """Open it without looking at its schema; ``open_store`` looks."""
         self.url = url
         self.path = sqlite_path(url)
-        self._database = Database(sqlite_engine(make_url(f"sqlite:///{self.path}")))
+        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path))))
         self.capabilities = Capabilities(transactions=True, database_clock=False)
         self.exports = ExportRows(self._database, limits)
         self.workers = SqlWorkers(self._database)
@@ -74,14 +73,15 @@ class Store:
     def schema(self) -> Schema:
         """Read which schema the store has."""
         with self._database.read() as connection:
-            if not inspect(connection).has_table(facts.name):
-                return Schema(None, None)
+            tables = inspect(connection).get_table_names()
+            if facts.name not in tables:
+                return Schema(None, None, new=not tables)
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
-        from haulage.stores.migrations.run import migrate  # noqa: PLC0415 - Alembic takes half a second
+        from haulage.stores.migrations.run import migrate  # Alembic takes half a second
 
         with self._database.write() as connection:
             migrate(connection, target)
@@ -103,6 +103,8 @@ def sqlite_path(url: str) -> Path:
         raise ValueError(f"{url!r} is no URL; write sqlite:///haulage.db") from None
     if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise ValueError(f"{url!r} is no store of this version; write sqlite:///haulage.db")
+    if parsed.query:
+        raise ValueError(f"{url!r}: a store takes no options after a question mark")
     return Path(parsed.database)
 
 
@@ -112,40 +114,47 @@ def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: boo
     Args:
         url: ``sqlite:///path``; a new file gets its schema at once.
         limits: retention and storage budget; defaults when None.
-        migrate_new: False leaves a new file empty, for ``haulage migrate``.
+        migrate_new: False leaves a new file empty and asks for no schema, for ``haulage migrate``.
 
     Raises:
-        SchemaMismatch: the schema is older or newer than this version; the message says what to do.
+        SchemaMismatch: the schema is older than this version, or wants newer workers; the message says what to do.
         StoreUnavailable: the file cannot be opened.
         ValueError: the URL names no store.
     """
-    path = sqlite_path(url)
-    new = not path.exists() or path.stat().st_size == 0
-    if new and not path.exists():
-        # Nobody else may read requests and their parameters.
-        with _mode_of_ours():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
+    _make_private(sqlite_path(url))
     store = Store(url, limits or ExportLimits())
-    if not migrate_new:
-        return store
-    schema = store.schema()
-    if schema.version is None and new:
-        store.migrate()
-        return store
-    if schema.version is None or schema.version < SCHEMA_VERSION:
+    try:
+        if migrate_new:
+            _fit(store)
+    except BaseException:
         store.close()
+        raise
+    return store
+
+
+def _make_private(path: Path) -> None:
+    """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+    except OSError as problem:
+        raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
+
+
+def _fit(store: Store) -> None:
+    """Give a new store its schema, and refuse one that this version does not work with."""
+    schema = store.schema()
+    if schema.new:
+        store.migrate()
+        schema = store.schema()
+    if schema.version is None or schema.version < SCHEMA_VERSION:
         raise SchemaMismatch(
             f"the store has schema {schema.version or 0}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
-    return store
-
-
-@contextmanager
-def _mode_of_ours() -> Iterator[None]:
-    old = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(old)
+    if schema.min_worker is not None and schema.min_worker > SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
+            f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
+        )

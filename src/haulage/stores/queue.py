@@ -26,8 +26,8 @@ from sqlalchemy import (
 from haulage.core.lifecycle import Move
 
 
-def in_state(table: Any, state: str) -> ColumnElement[bool]:  # noqa: ANN401 - a table or an alias of one
-    """Compare with a state as a literal: no database uses a partial index for a state that is bound."""
+def in_state(table: Any, state: str) -> ColumnElement[bool]:
+    """Compare with a state as a literal: a state that is bound hides the partial indexes."""
     return table.c.state == literal_column(f"'{state}'")  # type: ignore[no-any-return]
 
 
@@ -91,7 +91,8 @@ class Queue:
         before = tuple_(queue.c.load, queue.c.requested_at, queue.c.id) <= tuple_(
             mine.c.load, mine.c.requested_at, mine.c.id
         )
-        return select(func.count()).select_from(mine.join(queue, before)).where(mine.c.id == bindparam("id"))
+        place = func.count().label("place")
+        return select(place).select_from(mine.join(queue, before)).where(mine.c.id == bindparam("id"))
 
     def free_slot(self) -> ScalarSelect[Any]:
         """The smallest slot up to the number bound as ``slots`` that nobody holds: 1, or one above a held one."""

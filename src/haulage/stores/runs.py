@@ -2,7 +2,7 @@
 
 Overview. One class takes ``(table, life, record)``; the SQL of a move is made from the :class:`Move` itself.
 
-    claim      queued -> running      picks, takes a slot, raises claim_no
+    claim      queued -> running      picks (queue.py), takes a slot, raises claim_no
     heartbeat  running                lease, progress in; cancel request out
     settle     running -> ...         under the fence: id, state, claim_no (and what the move wants of a cancel)
     move       any unleased move      under id and state
@@ -11,6 +11,9 @@ Overview. One class takes ``(table, life, record)``; the SQL of a move is made f
 Rules. Every write of a worker carries the guard of its claim; a row count other than one raises LeaseLost.
 A tempting wrong settle is ``where id = :id``: a run that a sweep gave away is then settled twice. Another
 is to write the whole row back: it would overwrite a cancel that came in between.
+
+Statements are built once, and states stand in them as literals: to build one for each call takes longer than
+the database does, and a state that is bound hides the partial indexes.
 """
 
 from __future__ import annotations
@@ -21,42 +24,48 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import (
     Connection,
-    Delete,
-    Row,
     Select,
     Table,
     Update,
-    and_,
     bindparam,
-    delete,
     func,
     insert,
     literal,
-    or_,
     select,
     tuple_,
-    union_all,
     update,
 )
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
-from haulage.core.lifecycle import CancelWish, LeaseUse, Lifecycle, Move
+from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Query, Terms
 from haulage.core.progress import Progress
 from haulage.stores.database import Database
+from haulage.stores.queue import Queue, in_state
 
-Run = TypeVar("Run")
+
+class Kept(Protocol):
+    """What the verbs themselves read of a record."""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+
+
+Run = TypeVar("Run", bound=Kept)
+
+SWEEP_LEASE_SECONDS = 15  # of a sweep that removes the bytes of a lost run
 
 
 class Admission(Protocol):
     """What a flow adds to a claim: figures to look at, and what to write when it is admitted."""
 
     def figures(self) -> Sequence[ColumnElement[Any]]:
-        """Columns to select beside the candidate."""
+        """Columns to select beside the candidate's id, tenant and claim_no."""
 
-    def admit(self, row: Row[Any], terms: Terms, now: int) -> dict[str, Any] | None:
-        """Values to set at the claim, or None when the run has to wait."""
+    def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
+        """Values to set at the claim, or None when the run has to wait; ``row`` holds the figures by name."""
 
 
 class SqlRuns(Generic[Run]):
@@ -78,71 +87,54 @@ class SqlRuns(Generic[Run]):
         self._database = database
         self._table = table
         self._record = record
-        self._names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+        self._columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]
         self._admission = admission
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
-        self._pick = self._candidate()
-        self._beat_statements: dict[bool, Update] = {}
+        self._queue = Queue(table, self._claim)
+        self._insert = insert(table)
+        prepare = database.prepare
+        self._by_id = prepare(select(*self._columns).where(table.c.id == bindparam("id")))
+        self._by_key = prepare(select(*self._columns).where(table.c.active_key == bindparam("active_key")))
+        self._position = prepare(self._queue.position())
+        self._next = prepare(self._candidate(self._queue.next()))
+        self._only = prepare(self._candidate(self._queue.only()))
+        self._writes = {name: prepare(self._write_of(move)) for name, move in life.moves.items()}
+        self._beat = prepare(self._beat_of(with_progress=False))
+        self._beat_with_progress = prepare(self._beat_of(with_progress=True))
 
     # -- what doors and workers read ---------------------------------------------------------------
 
     def add(self, run: Run, *, tx: Connection | None = None) -> None:
         """Insert a new run."""
-        values = {name: getattr(run, name) for name in self._names}
+        values = {column.name: getattr(run, column.name) for column in self._columns}
         with self._database.write(tx) as connection:
-            connection.execute(insert(self._table), values)
+            connection.execute(self._insert, values)
 
     def get(self, run_id: str, *, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
         with self._database.read(tx) as connection:
-            row = connection.execute(select(self._table).where(self._table.c.id == run_id)).first()
-        return None if row is None else self._run(row)
-
-    def list(self, query: Query, *, tx: Connection | None = None) -> list[Run]:
-        """Runs, newest first; one more than ``query.limit`` when there is another page."""
-        c = self._table.c
-        wanted: Select[Any] = select(self._table)
-        for name in ("tenant", "account", "state", "dataset"):
-            if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(c[name] == value)
-        if query.before is not None:
-            wanted = wanted.where(tuple_(c.requested_at, c.id) < tuple_(*map(literal, query.before)))
-        wanted = wanted.order_by(c.requested_at.desc(), c.id.desc()).limit(query.limit + 1)
-        with self._database.read(tx) as connection:
-            return [self._run(row) for row in connection.execute(wanted)]
+            row = self._by_id.first(connection, {"id": run_id})
+        return None if row is None else self._record(*row)
 
     def find_active(self, active_key: str, *, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
         with self._database.read(tx) as connection:
-            row = connection.execute(select(self._table).where(self._table.c.active_key == active_key)).first()
-        return None if row is None else self._run(row)
+            row = self._by_key.first(connection, {"active_key": active_key})
+        return None if row is None else self._record(*row)
 
     def queue_position(self, run: Run, *, tx: Connection | None = None) -> int | None:
         """The place in the claim order now, from 1; None when the run is not waiting."""
-        if getattr(run, "state") != self._claim.source:  # noqa: B009 - Run is any record
-            return None
-        queue = self._queue()
-        mine = select(queue).where(queue.c.id == getattr(run, "id")).subquery("mine")  # noqa: B009
-        ahead = (
-            select(func.count())
-            .select_from(queue, mine)
-            .where(
-                tuple_(queue.c.load, queue.c.requested_at, queue.c.id)
-                <= tuple_(mine.c.load, mine.c.requested_at, mine.c.id)
-            )
-        )
         with self._database.read(tx) as connection:
-            position = connection.execute(ahead).scalar_one()
-        return position or None
+            row = self._position.first(connection, {"id": run.id})
+        return None if row is None else row.place or None
 
     def waiting(self, *, tenant: str | None = None, tx: Connection | None = None) -> int:
         """How many runs wait, over all tenants or of one."""
-        c = self._table.c
-        wanted = select(func.count()).where(c.state == self._claim.source)
+        wanted = select(func.count()).select_from(self._table).where(in_state(self._table, self._claim.source))
         if tenant is not None:
-            wanted = wanted.where(c.tenant == tenant)
+            wanted = wanted.where(self._table.c.tenant == tenant)
         with self._database.read(tx) as connection:
             return int(connection.execute(wanted).scalar_one())
 
@@ -151,72 +143,36 @@ class SqlRuns(Generic[Run]):
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
         now = self._database.now(now)
+        asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
         with self._database.write(tx) as connection:
-            row = connection.execute(
-                self._pick,
-                {"slots": terms.slots, "tenant_running": terms.tenant_running, "only": terms.only},
-            ).first()
+            if terms.only is None:
+                row = self._next.first(connection, asked)
+            else:
+                row = self._only.first(connection, asked | {"only": terms.only})
             if row is None or row.free_slot is None:
                 return None
             admitted = self._admission.admit(row, terms, now)
             if admitted is None:
                 return None
             values = {
-                "state": self._claim.target,
                 "worker": terms.worker,
                 "slot": row.free_slot,
+                "claim_no": row.claim_no + 1,
                 "started_at": now,
                 "heartbeat_at": now,
                 "updated_at": None,
                 "lease_until": now + int(terms.lease_seconds * 1000),
                 **admitted,
             }
-            claimed = self._write(connection, self._claim, values, {"id": row.id})
+            claimed = self._write(connection, self._claim, values, row.id, row.claim_no)
         if claimed is None:
             return None
-        run = self._run(claimed)
-        return Held(row.id, claimed.tenant, claimed.claim_no, terms.worker), run
+        return Held(row.id, row.tenant, row.claim_no + 1, terms.worker), self._record(*claimed)
 
-    def _queue(self) -> Any:  # noqa: ANN401 - a subquery
-        """Waiting runs in claim order: a tenant with fewer running runs first, then age."""
-        q = self._table.alias("q")
-        r = self._table.alias("r")
-        load = (
-            select(r.c.tenant, func.count().label("running"))
-            .where(r.c.state == self._claim.target)
-            .group_by(r.c.tenant)
-            .subquery("load")
-        )
-        return (
-            select(q.c.id, q.c.requested_at, q.c.tenant, func.coalesce(load.c.running, 0).label("load"))
-            .select_from(q.outerjoin(load, load.c.tenant == q.c.tenant))
-            .where(q.c.state == self._claim.source)
-            .subquery("queue")
-        )
-
-    def _candidate(self) -> Select[Any]:
-        queue = self._queue()
-        taken = self._table.alias("taken")
-        # The smallest free slot: 1, or one above a taken slot, that is not itself taken.
-        above = select(taken.c.slot + literal(1)).where(taken.c.slot.is_not(None))
-        place = union_all(select(literal(1).label("slot")), above).subquery("place")
-        free_slot = (
-            select(func.min(place.c.slot))
-            .where(place.c.slot <= bindparam("slots"))
-            .where(place.c.slot.not_in(select(taken.c.slot).where(taken.c.slot.is_not(None))))
-            .scalar_subquery()
-            .label("free_slot")
-        )
-        chosen = (
-            select(queue.c.id)
-            .where(queue.c.load < bindparam("tenant_running"))
-            .where(or_(bindparam("only", type_=self._table.c.id.type).is_(None), queue.c.id == bindparam("only")))
-            .order_by(queue.c.load, queue.c.requested_at, queue.c.id)
-            .limit(1)
-            .scalar_subquery()
-        )
-        figures = self._admission.figures()
-        return select(self._table, free_slot, *figures).where(self._table.c.id == chosen)
+    def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
+        c = self._table.c
+        free_slot = self._queue.free_slot().label("free_slot")
+        return select(c.id, c.tenant, c.claim_no, free_slot, *self._admission.figures()).where(c.id == chosen)
 
     # -- holding -----------------------------------------------------------------------------------
 
@@ -231,47 +187,34 @@ class SqlRuns(Generic[Run]):
         with self._database.write() as connection:
             for held, progress in beats:
                 values: dict[str, Any] = {
-                    "b_id": held.id,
-                    "b_claim": held.claim_no,
-                    "b_now": now,
-                    "b_lease": now + int(lease_seconds * 1000),
+                    "guard_id": held.id,
+                    "guard_claim_no": held.claim_no,
+                    "heartbeat_at": now,
+                    "lease_until": now + int(lease_seconds * 1000),
                 }
+                statement = self._beat
                 if progress is not None:
+                    statement = self._beat_with_progress
                     values |= {
-                        "b_phase": progress.phase,
-                        "b_processed": progress.processed,
-                        "b_total": progress.total,
+                        "updated_at": now,
+                        "phase": progress.phase,
+                        "processed": progress.processed,
+                        "total": progress.total,
                     }
-                row = connection.execute(self._beat(progress is not None), values).first()
+                row = statement.first(connection, values)
                 pulses[held] = Pulse(row is not None, row is not None and row[0] is not None)
         return pulses
 
-    def _beat(self, with_progress: bool) -> Update:
-        if with_progress not in self._beat_statements:
-            c = self._table.c
-            values: dict[Any, Any] = {
-                c.lease_until: bindparam("b_lease"),
-                c.heartbeat_at: bindparam("b_now"),
-            }
-            if with_progress:
-                values |= {
-                    c.updated_at: bindparam("b_now"),
-                    c.phase: bindparam("b_phase"),
-                    c.processed: bindparam("b_processed"),
-                    c.total: bindparam("b_total"),
-                    c.revision: c.revision + 1,
-                }
-            self._beat_statements[with_progress] = (
-                update(self._table)
-                .where(
-                    c.id == bindparam("b_id"),
-                    c.state == self._claim.target,
-                    c.claim_no == bindparam("b_claim"),
-                )
-                .values(values)
-                .returning(c.cancel_requested_at)
-            )
-        return self._beat_statements[with_progress]
+    def _beat_of(self, *, with_progress: bool) -> Update:
+        """A beat alone is not counted in ``revision``: it changes nothing that a reader would wait for."""
+        c = self._table.c
+        guard = (
+            c.id == bindparam("guard_id"),
+            in_state(self._table, self._claim.target),
+            c.claim_no == bindparam("guard_claim_no"),
+        )
+        beat = update(self._table).where(*guard).returning(c.cancel_requested_at)
+        return beat.values(revision=c.revision + 1) if with_progress else beat
 
     def settle(
         self,
@@ -293,18 +236,18 @@ class SqlRuns(Generic[Run]):
         assert move.lease is LeaseUse.ENDS, f"{move.name} ends no lease"
         now = self._database.now(now)
         with self._database.write(tx) as connection:
-            row = self._write(
-                connection, move, self._entering(move, values, now), {"id": held.id, "claim_no": held.claim_no}
-            )
-            if row is None:
-                row = connection.execute(select(self._table).where(self._table.c.id == held.id)).first()
-                if row is None or row.claim_no != held.claim_no:
-                    raise LeaseLost(held.id)
-                if row.state == move.source:
-                    raise CancelWanted(held.id)
-                if row.state != move.target:
-                    raise LeaseLost(held.id)
-        return self._run(row)
+            row = self._write(connection, move, self._entering(move, values, now), held.id, held.claim_no)
+            if row is not None:
+                return self._record(*row)
+            row = self._by_id.first(connection, {"id": held.id})
+            if row is None or row.claim_no != held.claim_no:
+                raise LeaseLost(held.id)
+            if row.state == move.source:
+                assert move.cancel is CancelWish.ABSENT, f"{move.name} needs a cancel request, and there is none"
+                raise CancelWanted(held.id)
+            if row.state != move.target:
+                raise LeaseLost(held.id)
+        return self._record(*row)
 
     # -- moves without a lease ---------------------------------------------------------------------
 
@@ -321,8 +264,8 @@ class SqlRuns(Generic[Run]):
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
         now = self._database.now(now)
         with self._database.write(tx) as connection:
-            row = self._write(connection, move, self._entering(move, values, now), {"id": run_id})
-        return None if row is None else self._run(row)
+            row = self._write(connection, move, self._entering(move, values, now), run_id)
+        return None if row is None else self._record(*row)
 
     def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
@@ -331,21 +274,27 @@ class SqlRuns(Generic[Run]):
         """
         c = self._table.c
         now = self._database.now(now)
-        at_once = self.life.find(self.life.initial, "cancelled")
+        at_once = [
+            move
+            for move in self.life.moves.values()
+            if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
+        ]
+        # The active key goes, so that the same request right after a cancel is a new run.
+        wish = {"cancel_requested_at": now, "active_key": None}
         with self._database.write(tx) as connection:
-            if at_once is not None:
-                values = self._entering(at_once, {"cancel_requested_at": now}, now)
-                row = self._write(connection, at_once, values, {"id": run_id})
+            for move in at_once:
+                row = self._write(connection, move, self._entering(move, wish, now), run_id)
                 if row is not None:
-                    return self._run(row)
-            # The active key goes, so that the same request right after a cancel is a new run.
+                    return self._record(*row)
             connection.execute(
                 update(self._table)
                 .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
-                .values(cancel_requested_at=now, active_key=None, revision=c.revision + 1)
+                .values(**wish, revision=c.revision + 1)
             )
-            row = connection.execute(select(self._table).where(c.id == run_id)).first()
-        return None if row is None else self._run(row)
+            row = self._by_id.first(connection, {"id": run_id})
+        return None if row is None else self._record(*row)
+
+    # -- what is due -------------------------------------------------------------------------------
 
     def sweep(
         self, move: Move, values: Mapping[str, Any], *, worker: str, now: int | None = None, limit: int = 100
@@ -353,27 +302,17 @@ class SqlRuns(Generic[Run]):
         """Do what is due by a move's deadline; see ``core.ports.Runs.sweep``."""
         assert move.deadline is not None, f"{move.name} has no deadline"
         now = self._database.now(now)
-        c = self._table.c
-        due = and_(c.state == move.source, c[move.deadline] <= now, *self._cancel_guard(move))
-        picked = select(c.id).where(due).order_by(c[move.deadline]).limit(limit)
-        # An indexed look first: most passes find nothing, and then nothing is written.
-        with self._database.read() as connection:
-            ids = list(connection.execute(picked).scalars())
-        if not ids:
-            return []
-        if move.lease is LeaseUse.ENDS:
-            changes: dict[str, Any] = {
-                "claim_no": c.claim_no + 1,
-                "worker": worker,
-                "lease_until": now + int(SWEEP_LEASE_SECONDS * 1000),
-            }
-        else:
+        deadline = self._table.c[move.deadline]
+        due = (*self._guard(move), deadline <= now)
+        if move.lease is not LeaseUse.ENDS:
             changes = self._entering(move, values, now) | {"state": move.target}
-        with self._database.write() as connection:
-            rows = connection.execute(
-                update(self._table).where(c.id.in_(ids), due).values(**changes, revision=c.revision + 1).returning(*c)
-            ).all()
-        return [self._run(row) for row in rows]
+            return self._change_due(due, deadline, changes, limit)
+        # Every deadline of the state is put off, or another sweep would take the fence by one of the others
+        # while this one still removes bytes.
+        until = now + SWEEP_LEASE_SECONDS * 1000
+        put_off = {str(each.deadline): until for each in self.life.due_moves() if each.source == move.source}
+        fence = {"claim_no": self._table.c.claim_no + 1, "worker": worker}
+        return self._change_due(due, deadline, fence | put_off, limit)
 
     def abandon(
         self,
@@ -383,57 +322,81 @@ class SqlRuns(Generic[Run]):
         alive: ColumnElement[bool],
         before: int,
         now: int | None = None,
+        limit: int = 100,
     ) -> list[Run]:
         """Make an unleased move of waiting runs, asked before an instant, for which nobody is alive."""
+        asked = self._table.c.requested_at
+        changes = self._entering(move, values, self._database.now(now)) | {"state": move.target}
+        return self._change_due((*self._guard(move), asked <= before, ~alive), asked, changes, limit)
+
+    def _change_due(
+        self, due: Sequence[ColumnElement[bool]], oldest: ColumnElement[Any], changes: Mapping[str, Any], limit: int
+    ) -> list[Run]:
+        """Pick at most so many that are due, then change those that still are."""
         c = self._table.c
-        now = self._database.now(now)
-        left_alone = and_(c.state == move.source, c.requested_at <= before, ~alive)
+        # A look first: most passes find nothing, and then nothing is written.
         with self._database.read() as connection:
-            if connection.execute(select(c.id).where(left_alone).limit(1)).first() is None:
-                return []
+            picked = select(c.id).where(*due).order_by(oldest, c.id).limit(limit)
+            ids = list(connection.execute(picked).scalars())
+        if not ids:
+            return []
         with self._database.write() as connection:
             rows = connection.execute(
                 update(self._table)
-                .where(left_alone)
-                .values(**self._entering(move, values, now), state=move.target, revision=c.revision + 1)
-                .returning(*c)
+                .where(c.id.in_(ids), *due)
+                .values(**changes, revision=c.revision + 1)
+                .returning(*self._columns)
             ).all()
-        return [self._run(row) for row in rows]
+        return [self._record(*row) for row in rows]
 
     def remove(self, *, now: int | None = None, limit: int = 100) -> int:
         """Delete rows past their retention that promise no bytes; bytes go before rows."""
         c = self._table.c
-        now = self._database.now(now)
-        due = and_(c.retain_until <= now, c.artifact_key.is_(None))
-        with self._database.read() as connection:
-            ids = list(connection.execute(select(c.id).where(due).limit(limit)).scalars())
-        if not ids:
-            return 0
-        statement: Delete = delete(self._table).where(c.id.in_(ids), due)
-        with self._database.write() as connection:
-            return connection.execute(statement).rowcount
+        due = (c.retain_until <= self._database.now(now)) & c.artifact_key.is_(None)
+        return self._database.forget(self._table, due, limit)
+
+    # -- lists; after every annotation that means the type of that name --------------------------------
+
+    def list(self, query: Query, *, tx: Connection | None = None) -> list[Run]:
+        """Runs, newest first; one more than ``query.limit`` when there is another page."""
+        c = self._table.c
+        wanted: Select[Any] = select(*self._columns)
+        for name in ("tenant", "account", "state", "dataset"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(tuple_(c.requested_at, c.id) < tuple_(*map(literal, query.before)))
+        wanted = wanted.order_by(c.requested_at.desc(), c.id.desc()).limit(query.limit + 1)
+        with self._database.read(tx) as connection:
+            return [self._record(*row) for row in connection.execute(wanted)]
 
     # -- the one place where a state changes ---------------------------------------------------------
 
     def _write(
-        self, connection: Connection, move: Move, values: Mapping[str, Any], guard: Mapping[str, Any]
-    ) -> Row[Any] | None:
+        self, connection: Connection, move: Move, values: Mapping[str, Any], run_id: str, claim_no: int | None = None
+    ) -> Any:
         """Make one move under its guard: id, state, the fence where there is one, and the cancel."""
-        c = self._table.c
-        statement = update(self._table).where(c.state == move.source, *self._cancel_guard(move))
-        for name, value in guard.items():
-            statement = statement.where(c[name] == value)
-        fence = {"claim_no": c.claim_no + 1} if move.lease is LeaseUse.TAKES else {}
-        statement = statement.values(**{"state": move.target, **values}, **fence, revision=c.revision + 1)
-        return connection.execute(statement.returning(*c)).first()
+        written = {**values, "state": str(move.target), "guard_id": run_id}
+        if move.lease is not LeaseUse.NONE:
+            written["guard_claim_no"] = claim_no
+        return self._writes[move.name].first(connection, written)
 
-    def _cancel_guard(self, move: Move) -> list[ColumnElement[bool]]:
+    def _write_of(self, move: Move) -> Update:
+        """The statement of a move; what it sets beside ``revision`` are the values it is executed with."""
+        c = self._table.c
+        statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move))
+        if move.lease is not LeaseUse.NONE:
+            statement = statement.where(c.claim_no == bindparam("guard_claim_no"))
+        return statement.values(revision=c.revision + 1).returning(*self._columns)
+
+    def _guard(self, move: Move) -> tuple[ColumnElement[bool], ...]:
         requested = self._table.c.cancel_requested_at
+        source = in_state(self._table, move.source)
         if move.cancel is CancelWish.ABSENT:
-            return [requested.is_(None)]
+            return source, requested.is_(None)
         if move.cancel is CancelWish.REQUESTED:
-            return [requested.is_not(None)]
-        return []
+            return source, requested.is_not(None)
+        return (source,)
 
     def _entering(self, move: Move, values: Mapping[str, Any], now: int) -> dict[str, Any]:
         """What a row holds after a move: what the lease held is given back, a final state has an end."""
@@ -447,9 +410,3 @@ class SqlRuns(Generic[Run]):
         for name, value in values.items():
             entered[name] = now + int(value.seconds * 1000) if isinstance(value, After) else value
         return entered
-
-    def _run(self, row: Row[Any]) -> Run:
-        return self._record(**{name: getattr(row, name) for name in self._names})
-
-
-SWEEP_LEASE_SECONDS = 15  # of a sweep that removes the bytes of a lost run

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Dialect,
     Index,
     Integer,
     MetaData,
@@ -15,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.types import JSON, String
+from sqlalchemy.types import JSON, String, TypeDecorator
 
 from haulage.core.lifecycle import Lifecycle
 from haulage.exports.life import ExportLife
@@ -27,6 +30,18 @@ ID = String(36)
 NAME = String(200)
 Instant = BigInteger  # milliseconds since 1970 in UTC: no database drops a fraction of an integer
 
+
+class JSONTuple(TypeDecorator[tuple[Any, ...]]):
+    """A JSON array that is read back as the tuple that was written."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[Any, ...] | None:
+        """Read an array as a tuple."""
+        return None if value is None else tuple(value)
+
+
 metadata = MetaData(
     naming_convention={"ck": "%(table_name)s_%(constraint_name)s", "uq": "%(table_name)s_%(column_0_name)s"}
 )
@@ -36,7 +51,7 @@ def _listed(states: frozenset[str] | tuple[str, ...]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
-def run_table(name: str, life: type[Lifecycle], *own_columns: Column[object] | Index) -> Table:
+def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstraint | Index) -> Table:
     """The table of a flow: what every run has, one column per deadline of the life, then its own.
 
     The checks are derived from the life: only its states, and a lease exactly while a worker holds the run.
@@ -64,7 +79,7 @@ def run_table(name: str, life: type[Lifecycle], *own_columns: Column[object] | I
         *(Column(column, Instant) for column in deadlines),
         Column("slot", Integer),
         Column("active_key", String(64)),
-        *own_columns,
+        *own,
         # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards.
         UniqueConstraint("slot"),
         UniqueConstraint("active_key"),
@@ -73,11 +88,17 @@ def run_table(name: str, life: type[Lifecycle], *own_columns: Column[object] | I
         CheckConstraint(f"(state in ({leased})) or slot is null", name="slot_while_held"),
         CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
         Index(f"{name}_queued", "requested_at", "id", "tenant", sqlite_where=text("state = 'queued'")),
+        # Without it a tenant's waiting runs would be looked for among all that it ever had.
+        Index(f"{name}_waiting", "tenant", "requested_at", "id", sqlite_where=text("state = 'queued'")),
         Index(f"{name}_running", "tenant", sqlite_where=text("state = 'running'")),
         Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
+        Index(f"{name}_requested", "requested_at", "id"),  # the operator's list of all tenants
         Index(f"{name}_retained", "retain_until", sqlite_where=text("retain_until is not null")),
     )
 
+
+# Bytes that no state promises any longer and that are not gone yet (the unlink can fail).
+UNKEPT = text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')")
 
 exports = run_table(
     "exports",
@@ -100,12 +121,12 @@ exports = run_table(
     Column("phase", String(32)),
     Column("processed", BigInteger),
     Column("total", BigInteger),
-    Column("notices", JSON, nullable=False),
+    Column("notices", JSONTuple, nullable=False),
     Column("snapshot_at", Instant),
     Column("rows", BigInteger),
     Column("bytes", BigInteger),
     Column("sha256", String(64)),
-    Column("columns", JSON(none_as_null=True)),
+    Column("columns", JSONTuple),
     Column("file_name", Text),
     Column("media_type", Text),
     Column("complete", Boolean),
@@ -120,11 +141,10 @@ exports = run_table(
         name="ready_is_provable",
     ),
     Index("exports_expiring", "expires_at", sqlite_where=text("state = 'ready'")),
-    # Bytes that no state promises any longer and that are not gone yet (the unlink can fail).
     Index(
         "exports_unkept",
         "finished_at",
-        sqlite_where=text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')"),
+        sqlite_where=UNKEPT,
     ),
     Index(
         "exports_budget",

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from haulage.core.errors import Fault, Refused
+from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.core.requester import Requester
 from haulage.web.services import Door, Services, door_of
 from haulage.web.tokens import binding_of
@@ -85,7 +85,7 @@ def no_query(request: Request, _asking: Asks) -> None:
     """
     if request.query_params:
         names = dict.fromkeys(request.query_params.keys())
-        raise Refused("invalid", faults=[Fault(f"/query/{name}", "is not known here") for name in names])
+        raise Refused("invalid", faults=[Fault(pointer_to("query", name), "is not known here") for name in names])
 
 
 def refuse_foreign_site(request: Request) -> None:

@@ -11,9 +11,8 @@ from typing import Any, NoReturn, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from haulage.core.errors import Fault, Refused
+from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.web.access import Asks
-from haulage.web.problem import pointer_of
 from haulage.web.services import door_of
 
 BODY_SECONDS = 20  # from the headers to the last byte of a body
@@ -46,7 +45,7 @@ async def read_body(request: Request, shape: type[Shape]) -> Shape:
     try:
         return shape.model_validate(given)
     except ValidationError as invalid:
-        faults = [Fault(pointer_of(each["loc"]), _said(each["type"], each["msg"])) for each in invalid.errors()]
+        faults = [Fault(pointer_to(*each["loc"]), _said(each["type"], each["msg"])) for each in invalid.errors()]
         raise Refused("invalid", faults=faults) from None
 
 

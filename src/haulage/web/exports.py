@@ -26,6 +26,7 @@ RETRY_SECONDS = 1  # told to whoever waits for a run
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias="Idempotency-Key",
         max_length=200,
         min_length=1,
         pattern=r"^[\x20-\x7e]+$",

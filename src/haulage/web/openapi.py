@@ -21,7 +21,7 @@ from haulage.web.shapes import Problem
 router = APIRouter()
 
 PROBLEM = "application/problem+json"
-ANYWHERE = ("unauthenticated", "internal", "store_unavailable")  # of every route that asks who asks
+ANYWHERE = ("unauthenticated", "store_unavailable", "internal")  # of every route that asks who asks
 SUMMARY = """Durable exports: asked for here, built by a worker, fetched when they are ready.
 
 Every error is an RFC 9457 problem with a `code`. HEAD is answered wherever GET is. A request body is at most
@@ -50,7 +50,7 @@ def says(
     """What a route answers: a model per status, and the codes of the catalogue with which it can refuse.
 
     Args:
-        public: it does not ask who asks, so it answers no 401.
+        public: it does not ask who asks, which would take the store.
         headers: of its successful answers, beside those that follow from the status.
     """
     responses: dict[int | str, dict[str, Any]] = {}
@@ -63,7 +63,7 @@ def says(
             described["headers"] = {name: _header(name) for name in named}
         responses[status] = described
     reasons: dict[int, list[str]] = {}
-    for code in (*codes, *(ANYWHERE[1:] if public else ANYWHERE)):
+    for code in (*codes, *(("internal",) if public else ANYWHERE)):
         reasons.setdefault(CATALOGUE[code].status, []).append(f"`{code}`: {CATALOGUE[code].sentence}")
     for status, sentences in sorted(reasons.items()):
         schema = {"$ref": "#/components/schemas/Problem"}
@@ -128,8 +128,7 @@ def describe(app: FastAPI, shapes: tuple[type[BaseModel], ...], version: str, *,
         schema = shape.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas |= schema.pop("$defs", {})
         schemas[shape.__name__] = schema
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
+    _drop_what_is_not_so(document)
     if not mounted:
         document["components"]["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer"},
@@ -139,6 +138,15 @@ def describe(app: FastAPI, shapes: tuple[type[BaseModel], ...], version: str, *,
             if "401" in operation["responses"]:
                 operation["security"] = [{"key": []}, {"session": []}]
     return document
+
+
+def _drop_what_is_not_so(document: Mapping[str, Any]) -> None:
+    """The framework adds a 422 of its own shape wherever there are parameters; ours are stated or do not happen."""
+    for operation in operations(document):
+        if "HTTPValidationError" in str(operation["responses"].get("422")):
+            del operation["responses"]["422"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(unused, None)
 
 
 def operations(document: Mapping[str, Any]) -> list[dict[str, Any]]:

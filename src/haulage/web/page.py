@@ -37,7 +37,7 @@ POLICY = (
 )
 
 
-@router.get("/", responses=says({200: None, 303: None, 304: None}, public=True))
+@router.get("/", responses=says({200: None, 303: None, 304: None}, "store_unavailable", public=True))
 def show_page(request: Request) -> Response:
     """The page. With ``?sign_in=…`` it signs in once and leads to the page without it."""
     door = door_of(request)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from haulage.core import events
-from haulage.core.errors import CATALOGUE, Fault, Refused, StoreUnavailable
+from haulage.core.errors import CATALOGUE, Fault, Refused, StoreUnavailable, pointer_to
 from haulage.web.answers import written
 from haulage.web.services import door_of
 
@@ -85,11 +85,6 @@ def incident(observe: events.Observe, where: str, raised: Exception) -> Response
     return problem("internal", detail=f"Something went wrong here. Incident {number}.", incident=number)
 
 
-def pointer_of(location: Sequence[int | str]) -> str:
-    """A JSON pointer (RFC 6901) to what a validator names by its place."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in location)
-
-
 async def _refused(_request: Request, raised: Exception) -> Response:
     assert isinstance(raised, Refused)
     return refused_as(raised)
@@ -103,7 +98,7 @@ async def _store_unavailable(request: Request, raised: Exception) -> Response:
 async def _invalid(_request: Request, raised: Exception) -> Response:
     """What FastAPI found in the query or a header; bodies are read in ``bodies.py``."""
     assert isinstance(raised, RequestValidationError)
-    return problem("invalid", faults=[Fault(pointer_of(each["loc"]), each["msg"]) for each in raised.errors()])
+    return problem("invalid", faults=[Fault(pointer_to(*each["loc"]), each["msg"]) for each in raised.errors()])
 
 
 async def _http(_request: Request, raised: Exception) -> Response:

@@ -61,7 +61,7 @@ async def key_shown(request: Request) -> KeyShown:
     "/session",
     responses=says(
         {200: SessionShown}, "unauthenticated", "malformed", "csrf", "forbidden", "too_large",
-        "unsupported_media_type", "invalid", "too_many_attempts", public=True, headers=("Set-Cookie",),
+        "unsupported_media_type", "invalid", "too_many_attempts", "store_unavailable", public=True, headers=("Set-Cookie",),
     ),
     openapi_extra=body(KeyShown),
 )  # fmt: skip

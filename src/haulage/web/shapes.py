@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from haulage.core.limits import DoorLimits
-from haulage.exports.life import S
+from haulage.exports.life import ExportLife, S
 
 PAGE_SIZE_MAX = DoorLimits().page_size
 TEXT_OF_TOKENS = r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}$"
@@ -34,6 +34,7 @@ FileToken = Annotated[
 DatasetName = Annotated[
     str, Path(description="A dataset."), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN, "maxLength": 63})
 ]
+State = Annotated[S, WithJsonSchema({"type": "string", "enum": list(ExportLife.states)})]
 Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 
@@ -82,7 +83,7 @@ class KeyShown(Shape):
 class ListQuery(Shape):
     """Which runs, and which page of them."""
 
-    state: S | None = None
+    state: State | None = None
     dataset: Annotated[str, Field(pattern=NAME_PATTERN, max_length=63)] | None = None
     limit: Annotated[int, Field(ge=1, le=PAGE_SIZE_MAX)] = 50
     cursor: Annotated[str, Field(max_length=512, description="next_cursor of the page before.")] | None = None
@@ -148,7 +149,7 @@ class RunShown(BaseModel):
     compression: str | None
     options: dict[str, str]
     parameters: dict[str, Value]
-    state: S
+    state: State
     phase: Literal["counting", "aggregating", "writing", "publishing"] | None
     cancel_requested_at: Instant | None
     progress: ProgressShown

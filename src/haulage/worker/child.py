@@ -1,4 +1,4 @@
-"""The process that builds one file: ``python -m haulage.worker.child LIFELINE REPORT``, its order on stdin.
+"""The process that builds one file; ``process.py`` starts it, its order is the first line of its input.
 
 It knows nothing of the queue and imports no store. It dies with its supervisor, also in the middle of a
 silent statement: a thread waits on the lifeline pipe, whose other end the supervisor holds, and kills the
@@ -14,41 +14,52 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from haulage.core.progress import Progress
+    from haulage.exports.build import BuildOrder
+
+MIB = 1024 * 1024
 
 
-def main() -> int:
+def main() -> None:
     """Build what the order says; the result is the last line of the report pipe."""
-    lifeline, report = int(sys.argv[1]), int(sys.argv[2])
+    lifeline, report = map(int, sys.argv[1:3])
+    _die_when_told()
     _die_with_parent(lifeline)
     # After the lifeline: loading the builder takes most of the start.
-    from haulage.artifacts.local import PartFile  # noqa: PLC0415
-    from haulage.core.errors import BuildFailed  # noqa: PLC0415
-    from haulage.core.progress import Progress  # noqa: PLC0415
-    from haulage.exports.build import BuildOrder, build  # noqa: PLC0415
-    from haulage.sources import open_source  # noqa: PLC0415
+    from haulage.artifacts.part import PartFile
+    from haulage.core.errors import BuildFailed
+    from haulage.exports.build import BuildOrder, build
+    from haulage.sources import open_source
 
     def tell(message: dict[str, object]) -> None:
-        os.write(report, json.dumps(message).encode() + b"\n")
+        line = json.dumps(message).encode() + b"\n"
+        while line:
+            line = line[os.write(report, line) :]
 
     def progressed(progress: Progress) -> None:
-        tell({"phase": progress.phase, "processed": progress.processed, "total": progress.total})
+        tell(progress._asdict())
 
     try:
-        order = BuildOrder.from_json(sys.stdin.read())
+        order = BuildOrder.from_json(sys.stdin.readline())
+        source = open_source(order.source_url, order.busy_seconds)
         _limit(order)
-        from pathlib import Path  # noqa: PLC0415
-
-        sink = PartFile(Path(order.folder), file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
-        built = build(order, open_source(order.source_url, order.busy_seconds), sink, progressed)
-        fields = {name: getattr(built, name) for name in type(built).__slots__}
-        tell({"built": fields})
+        sink = PartFile(order.folder, file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
+        tell({"built": build(order, source, sink, progressed)._asdict()})
     except BuildFailed as failed:
         tell({"failed": failed.code, "detail": failed.detail, "cause": failed.cause})
     except MemoryError:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
         tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
-    return 0
+
+
+def _die_when_told() -> None:
+    """TERM ends us by its default, whatever the program that started the supervisor had done with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _die_with_parent(lifeline: int) -> None:
@@ -59,26 +70,25 @@ def _die_with_parent(lifeline: int) -> None:
             os.killpg(0, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
+    threading.stack_size(MIB)  # The usual 8 MiB of each thread would count as memory.
     threading.Thread(target=wait_for_the_end, daemon=True, name="lifeline").start()
     # Beside it the kernel's own: it fires when the thread that started us ends, which outlives us.
     with suppress(Exception):
-        import ctypes  # noqa: PLC0415 - loaded after the lifeline holds
+        import ctypes  # loaded after the lifeline holds
 
         PR_SET_PDEATHSIG = 1  # noqa: N806 - its name in prctl(2)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _limit(order: object) -> None:
-    """Set the outer fences: address space, and the size of one file, above both limits counted elsewhere."""
-    limits = order.plan["limits"]  # type: ignore[attr-defined]  # a BuildOrder, whose module loads later
-    margin = 1024 * 1024
-    largest = max(order.file_bytes, limits["sort_bytes"]) + margin  # type: ignore[attr-defined]
+def _limit(order: BuildOrder) -> None:
+    """Set the outer fences: address space, and the size of one file.
+
+    The second lies so far above both limits counted elsewhere that those are always met first.
+    """
+    limits = order.plan["limits"]
+    largest = max(order.file_bytes + MIB, limits["sort_bytes"] + 256 * MIB)
     for kind, value in ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_FSIZE, largest)):
         _, hard = resource.getrlimit(kind)
         allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (allowed, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
@@ -30,7 +30,6 @@ class Holding:
     lost: bool = False  # written by the beat
     progress: Progress | None = None  # written by the lane
     written: Progress | None = None  # written by the beat
-    asked: threading.Event = field(default_factory=threading.Event)  # set when a cancel or a loss is learned
 
 
 class Heartbeat:
@@ -107,6 +106,8 @@ class Heartbeat:
             act()
         except StoreUnavailable as problem:
             self._observe(events.StoreFailed(where, str(problem), self._limits.beat_seconds))
+        except Exception as problem:  # noqa: BLE001 - without its beat a worker would lose every run it claims
+            self._observe(events.Incident(where, "heartbeat", f"{type(problem).__name__}: {problem}"))
 
     def _beat(self) -> None:
         with self._lock:
@@ -127,5 +128,3 @@ class Heartbeat:
                 holding.trusted_until = trusted_until(began, self._limits.lease_seconds)
                 holding.written = progress
                 holding.cancel_requested = pulse.cancel_requested
-            if holding.lost or holding.cancel_requested:
-                holding.asked.set()

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from haulage.core import events
 from haulage.core.errors import CATALOGUE, BuildFailed, StoreUnavailable
@@ -28,8 +29,6 @@ from haulage.exports.life import ExportLife, ExportRun
 from haulage.formats import FORMATS, file_name, media_type
 from haulage.worker.heartbeat import Heartbeat, Holding
 from haulage.worker.process import Child
-from pathlib import Path
-from typing import Protocol
 
 LISTEN_SECONDS = 0.1  # between two looks at cancel, lease and clock
 SETTLE_RETRY_SECONDS = 60  # how long a settle is tried again when the store does not answer
@@ -106,43 +105,39 @@ class Lane:
     def _work(self) -> None:
         bench = self._bench
         try:
-            outcome = self._build()
-            if outcome is not None:
-                self._end(outcome)
+            self._end(self._build())
         except LeaseLost:
             self._discard()
         except Exception as problem:  # noqa: BLE001 - a lane that dies silently would keep its slot
+            # Whether a settle was made is not known here, so the file is left as it is, for the sweep: to discard
+            # it now could take it from a run that is ready.
             bench.observe(events.Incident(self._run.id, "lane", f"{type(problem).__name__}: {problem}"))
-            self._discard()
         finally:
             bench.heartbeat.let_go(self._held)
             self._finished()
 
     # -- building ----------------------------------------------------------------------------------
 
-    def _build(self) -> Outcome | None:
-        """Run the child and decide what became of it; None when the lease was lost."""
+    def _build(self) -> Outcome:
+        """Run the child and decide what became of it. Whatever goes wrong in here is an outcome.
+
+        Raises:
+            LeaseLost: the run is not ours any more.
+        """
         try:
             child = self._start()
+            try:
+                stop, last = self._listen(child)
+            finally:
+                returned = child.reap()
+            return self._outcome(stop, last, returned, child.last_words)
         except BuildFailed as failed:
             return _failed(failed.code, failed.detail, failed.cause)
-        stop, last = self._listen(child)
-        returned = child.reap()
-        if stop is Stop.LEASE:
-            self._discard()
-            return None
-        if stop is Stop.CANCEL:
-            return Outcome(ExportLife.stop, {})
-        if stop is Stop.OVERTIME:
-            seconds = self._run.generation_ms / 1000
-            return _failed("generation_timeout", f"Building the file took longer than the {seconds:g} s allowed.")
-        if stop is Stop.SHUTDOWN:
-            return _failed("worker_stopped")
-        if "built" in last:
-            return self._finish(last["built"])
-        if "failed" in last:
-            return _failed(last["failed"], last["detail"], last["cause"])
-        return _died(returned, child.last_words)
+        except LeaseLost:
+            raise
+        except Exception as problem:  # noqa: BLE001 - of the host's own rules, for example
+            self._bench.observe(events.Incident(self._run.id, "lane", f"{type(problem).__name__}: {problem}"))
+            return _failed("build_failed", cause=type(problem).__name__)
 
     def _start(self) -> Child:
         bench, run = self._bench, self._run
@@ -178,23 +173,23 @@ class Lane:
         kill_at = float("inf")
         last: dict[str, Any] = {}
         while True:
-            for message in child.messages(LISTEN_SECONDS):
+            ended = child.ended()  # asked before listening, so that nothing it said is missed
+            for message in child.messages(0 if ended else LISTEN_SECONDS):
                 if "phase" in message:
-                    progress = Progress(message["phase"], message["processed"], message["total"])
-                    self._bench.heartbeat.progressed(self._holding, progress)
+                    self._bench.heartbeat.progressed(self._holding, Progress(**message))
                 else:
                     last = message
-            if child.silent and child.ended():
+            if ended:
                 return stop, last
+            now = time.monotonic()
             if stop is None and not last:
                 stop = self._reason_to_stop()
                 if stop is not None:
                     child.signal(signal.SIGTERM)
-                    kill_at = time.monotonic() + self._bench.limits.stop_seconds
-            if last and kill_at == float("inf"):
-                # It said its last word; a child that then does not end is ended.
-                kill_at = time.monotonic() + self._bench.limits.stop_seconds
-            if time.monotonic() >= kill_at or (child.ended() and not child.silent):
+            if kill_at == float("inf") and (stop or last or child.silent):
+                # It was told to end, or has nothing more to say; a child that then does not end is ended.
+                kill_at = now + self._bench.limits.stop_seconds
+            if now >= kill_at:
                 child.signal(signal.SIGKILL)
 
     def _reason_to_stop(self) -> Stop | None:
@@ -206,6 +201,23 @@ class Lane:
         if now >= self._began + self._run.generation_ms / 1000:
             return Stop.OVERTIME
         return Stop.SHUTDOWN if self._shutdown.is_set() else None
+
+    def _outcome(self, stop: Stop | None, last: dict[str, Any], returned: int, words: str) -> Outcome:
+        """What a child that has ended leads to: why it was stopped counts, then what it said, then how it died."""
+        if stop is Stop.LEASE:
+            raise LeaseLost(self._run.id)
+        if stop is Stop.CANCEL:
+            return Outcome(ExportLife.stop, {})
+        if stop is Stop.OVERTIME:
+            seconds = self._run.generation_ms / 1000
+            return _failed("generation_timeout", f"Building the file took longer than the {seconds:g} s allowed.")
+        if stop is Stop.SHUTDOWN:
+            return _failed("worker_stopped")
+        if "built" in last:
+            return self._finish(last["built"])
+        if "failed" in last:
+            return _failed(last["failed"], last["detail"], last["cause"])
+        return _died(returned, words)
 
     def _finish(self, built: dict[str, Any]) -> Outcome:
         run = self._run
@@ -248,25 +260,33 @@ class Lane:
     def _settle(self, outcome: Outcome) -> None:
         bench, run = self._bench, self._run
         values = dict(outcome.values)
-        if outcome.move is not ExportLife.finish and self._remove():
-            values["artifact_key"] = None
+        if outcome.move is not ExportLife.finish:
+            if self._remove():
+                values["artifact_key"] = None
+            elif outcome.move is ExportLife.stop:
+                return  # Only a run without bytes is cancelled: the lease runs out and the sweep tries on.
+        settled = self._settle_until_heard(outcome.move, values)
+        bench.observe(
+            events.RunSettled("export", run.id, outcome.move.name, settled.state, outcome.code, outcome.cause)
+        )
+
+    def _settle_until_heard(self, move: Move, values: Mapping[str, Any]) -> ExportRun:
+        """Settle, again while the store does not answer: the answer may have been lost after the commit.
+
+        Raises:
+            StoreUnavailable: it did not answer for too long; whether the settle was made is not known.
+        """
         give_up = time.monotonic() + SETTLE_RETRY_SECONDS
         wait = 0.05
         while True:
             try:
-                settled = bench.runs.settle(self._held, outcome.move, values)
+                return self._bench.runs.settle(self._held, move, values)
             except StoreUnavailable as problem:
-                # The answer may have been lost after the commit: ask again, never touch the file meanwhile.
                 if time.monotonic() >= give_up:
-                    raise LeaseLost(run.id) if outcome.move is not ExportLife.finish else _LeftToTheSweep from problem
-                bench.observe(events.StoreFailed("settle", str(problem), wait))
-                time.sleep(wait)
-                wait = min(1.0, wait * 2)
-                continue
-            bench.observe(
-                events.RunSettled("export", run.id, outcome.move.name, settled.state, outcome.code, outcome.cause)
-            )
-            return
+                    raise
+                self._bench.observe(events.StoreFailed("settle", str(problem), wait))
+            time.sleep(wait)
+            wait = min(1.0, wait * 2)
 
     def _remove(self) -> bool:
         """Remove the bytes; False when the sweep has to, and then the row keeps naming them."""
@@ -287,10 +307,6 @@ class Lane:
         """The run is somebody else's: whatever this lane made goes, and nothing is written."""
         self._remove()
         self._bench.observe(events.LeaseWasLost("export", self._run.id, self._held.claim_no))
-
-
-class _LeftToTheSweep(Exception):  # noqa: N818
-    """Whether the settle was made cannot be read; the file is left as it is for the sweep."""
 
 
 def _failed(code: str, detail: str | None = None, cause: str | None = None) -> Outcome:

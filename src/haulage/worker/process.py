@@ -1,4 +1,12 @@
-"""One child process: started in its own group, heard over a pipe, ended by TERM, then KILL, then reaped."""
+"""One child process: started in its own group, heard over a pipe, ended by TERM, then KILL, then reaped.
+
+Ours and theirs of the four pipes::
+
+    order    -->  standard input   one line, written as it is read, so that no order is too long for a pipe
+    report   <--  a descriptor     one line of JSON a message
+    words    <--  standard error   the last of them are kept for the log
+    lifeline -->  a descriptor     nothing is ever written; its end tells the child that we are gone
+"""
 
 from __future__ import annotations
 
@@ -8,75 +16,65 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 
+START = "from haulage.worker.child import main; main()"  # as -c, since -m takes 5 ms more to find it
 STDERR_KEPT = 4_096  # bytes of a child's last words, for the log
-KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SYSTEMROOT")
+PIPE_BYTES = 65_536  # what a pipe holds: one read empties the pipe of a child that has ended
+CLOSING_SECONDS = 0.002  # between two looks at a child that has closed its report and is about to end
+KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV")
+KEPT_PREFIXES = ("LC_", "PYTHON")
 
 
 class Child:
-    """A child process and the three pipes to it: order in, report and last words out; and its lifeline."""
+    """A child process, and our ends of the pipes to it."""
 
     def __init__(self, order: str, folder: str) -> None:
-        """Start it. The thread that starts it must live as long as the child does.
+        """Start it in this folder; its order is one line. The thread that starts it must live as long as it does.
 
         Raises:
             OSError: no process could be started.
         """
-        lifeline_end, self._lifeline = os.pipe()
-        self._report, report_end = os.pipe()
-        environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        # SQLite sorts in the run's own folder; one malloc arena keeps the address space within its limit.
-        environment |= {"SQLITE_TMPDIR": folder, "TMPDIR": folder, "MALLOC_ARENA_MAX": "1"}
-        try:
+        self._selector = selectors.DefaultSelector()
+        self._order = order.encode()
+        self._line = b""
+        self._last_words = b""
+        with ExitStack() as theirs, ExitStack() as ours:
+            ours.callback(self._selector.close)
+            lifeline_end, _ = _pipe(theirs, ours)
+            order_end, order_in = _pipe(theirs, ours)
+            self._report, report_end = _pipe(ours, theirs)
+            words, words_end = _pipe(ours, theirs)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "haulage.worker.child", str(lifeline_end), str(report_end)],
-                stdin=subprocess.PIPE,
+                [sys.executable, "-P", "-c", START, str(lifeline_end), str(report_end)],
+                stdin=order_end,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stderr=words_end,
                 pass_fds=(lifeline_end, report_end),
                 process_group=0,
-                env=environment,
+                env=_environment(folder),
                 cwd=folder,
             )
-        except OSError:
-            os.close(self._lifeline)
-            os.close(self._report)
-            raise
-        finally:
-            os.close(lifeline_end)
-            os.close(report_end)
-        assert self._process.stdin is not None
-        assert self._process.stderr is not None
-        self._words = self._process.stderr
-        self._last_words = b""
-        self._buffer = b""
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._report, selectors.EVENT_READ, "report")
-        self._selector.register(self._words, selectors.EVENT_READ, "words")
-        with suppress(BrokenPipeError):  # A child that died at once is found by its exit.
-            self._process.stdin.write(order.encode())
-            self._process.stdin.close()
+            self._ours = ours.pop_all()
+        os.set_blocking(order_in, False)
+        self._selector.register(order_in, selectors.EVENT_WRITE, self._write_order)
+        self._selector.register(self._report, selectors.EVENT_READ, self._hear_report)
+        self._selector.register(words, selectors.EVENT_READ, self._hear_words)
 
     @property
     def pid(self) -> int:
         """Its process id, which is also its group's."""
         return self._process.pid
 
-    def messages(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """What it says within so many seconds, without waiting longer."""
-        for key, _ in self._selector.select(seconds):
-            data = os.read(key.fd, 65_536)
-            if not data:
-                self._selector.unregister(key.fileobj)
-            elif key.data == "words":
-                self._last_words = (self._last_words + data)[-STDERR_KEPT:]
-            else:
-                *lines, self._buffer = (self._buffer + data).split(b"\n")
-                for line in lines:
-                    yield json.loads(line)
+    def messages(self, seconds: float) -> list[dict[str, Any]]:
+        """What it says within so many seconds; it is not waited for any longer, and its order goes on its way."""
+        heard: list[dict[str, Any]] = []
+        for key, _ in self._selector.select(min(seconds, CLOSING_SECONDS) if self.silent else seconds):
+            handle: Callable[[int], list[dict[str, Any]]] = key.data
+            heard += handle(key.fd)
+        return heard
 
     @property
     def silent(self) -> bool:
@@ -98,10 +96,7 @@ class Child:
         """End what is left of its group, reap it and close the pipes; gives its return code."""
         self.signal(signal.SIGKILL)
         code = self._process.wait()
-        self._selector.close()
-        for descriptor in (self._lifeline, self._report):
-            os.close(descriptor)
-        self._words.close()
+        self._ours.close()
         return code
 
     @property
@@ -109,3 +104,45 @@ class Child:
         """The last line it wrote to its standard error, for the log."""
         lines = self._last_words.decode("utf-8", "replace").strip().splitlines()
         return lines[-1][:300] if lines else ""
+
+    # -- the pipes ---------------------------------------------------------------------------------
+
+    def _write_order(self, descriptor: int) -> list[dict[str, Any]]:
+        try:
+            self._order = self._order[os.write(descriptor, self._order) :]
+        except BrokenPipeError:  # A child that died at once is found by its exit.
+            self._order = b""
+        if not self._order:
+            self._selector.unregister(descriptor)
+        return []
+
+    def _hear_report(self, descriptor: int) -> list[dict[str, Any]]:
+        data = os.read(descriptor, PIPE_BYTES)
+        if not data:
+            self._selector.unregister(descriptor)
+        *lines, self._line = (self._line + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _hear_words(self, descriptor: int) -> list[dict[str, Any]]:
+        data = os.read(descriptor, PIPE_BYTES)
+        if not data:
+            self._selector.unregister(descriptor)
+        self._last_words = (self._last_words + data)[-STDERR_KEPT:]
+        return []
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """A pipe, whose two ends are closed with the one and with the other."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """A child gets none of our secrets, and finds what we find although it works in another folder."""
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    if path := kept.get("PYTHONPATH"):
+        kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    # SQLite sorts in the run's own folder; one malloc arena keeps the address space within its limit.
+    return kept | {"SQLITE_TMPDIR": folder, "TMPDIR": folder, "MALLOC_ARENA_MAX": "1"}

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Protocol
 
@@ -78,9 +79,9 @@ class Supervisor:
         self._lanes_max = lanes
         self._lanes: set[Lane] = set()
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._draining = threading.Event()
-        self._stopping = threading.Event()
+        self._bell = Bell()
+        self._draining = False
+        self._stopping = False
         self._presence = Presence(
             id=self.id,
             host=socket.gethostname()[:200],
@@ -106,60 +107,59 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until drained. In the main thread TERM drains and INT stops at once."""
-        self._install_signals()
-        self._announce_until_heard()
-        self._heartbeat.start()
-        self._sweeper.start()
-        self._observe(events.WorkerStarted(self.id, os.getpid()))
-        self.ready.set()
+        restore_signals = self._install_signals()
         try:
-            self._claim_on()
-            self._wind_down()
-        finally:
-            self._sweeper.stop()
-            self._heartbeat.stop()
+            self._announce_until_heard()
+            self._heartbeat.start()
+            self._sweeper.start()
+            self._observe(events.WorkerStarted(self.id, os.getpid()))
+            self.ready.set()
             try:
-                self._store.workers.leave(self.id)
-            except StoreUnavailable as problem:
-                self._observe(events.StoreFailed("leave", str(problem), 0))
-            self._observe(events.WorkerStopped(self.id))
+                self._claim_on()
+            finally:  # Also when the loop itself broke: builds are ended in order, not left without a beat.
+                self._wind_down()
+                self._sweeper.stop()
+                self._heartbeat.stop()
+                self._leave()
+        finally:
+            restore_signals()
 
     def drain(self) -> None:
-        """Claim no more; running builds may finish within the grace."""
-        self._draining.set()
-        self._wake.set()
+        """Claim no more; running builds may finish within the grace. A signal handler may call it."""
+        self._draining = True
+        self._bell.ring()
 
     def stop(self) -> None:
-        """Claim no more, and end running builds now."""
-        self._stopping.set()
+        """Claim no more, and end running builds now. A signal handler may call it."""
+        self._stopping = True
         self.drain()
 
     # -- claiming ----------------------------------------------------------------------------------
 
     def _claim_on(self) -> None:
         watcher: Watcher | None = None
-        wait, look_at = 0.0, 0.0
-        try:
-            while not self._draining.is_set():
-                try:
-                    watcher = watcher or self._store.watch()
-                    woken = self._wake.is_set()
-                    self._wake.clear()
-                    if self._free() and (watcher.changed() or woken or time.monotonic() >= look_at):
-                        look_at = time.monotonic() + LOOK_SECONDS
-                        while self._free() and not self._draining.is_set() and self._claim_one():
-                            pass
-                    wait = 0.0
-                except StoreUnavailable as problem:
-                    wait = min(BACKOFF_SECONDS_MAX, max(0.1, wait * 2)) * random.uniform(0.8, 1.0)  # noqa: S311
-                    self._observe(events.StoreFailed("claim", str(problem), wait))
-                self._wake.wait(wait or (HINT_SECONDS if self._free() else LOOK_SECONDS))
-        finally:
-            if watcher is not None:
-                watcher.close()
+        backoff = look_at = 0.0
+        rung = False
+        while not self._draining:
+            try:
+                watcher = watcher or self._store.watch()
+                if self._free() and (watcher.changed() or rung or time.monotonic() >= look_at):
+                    look_at = time.monotonic() + LOOK_SECONDS
+                    while self._free() and self._claim_one():
+                        pass
+                backoff = 0.0
+            except StoreUnavailable as problem:
+                backoff = min(BACKOFF_SECONDS_MAX, max(0.1, backoff * 2)) * random.uniform(0.8, 1.0)  # noqa: S311 - spreads workers, guards nothing
+                self._observe(events.StoreFailed("claim", str(problem), backoff))
+                if watcher is not None:
+                    watcher.close()  # It may look at a file that is not there any more.
+                watcher = None
+            rung = self._bell.wait(backoff or (HINT_SECONDS if self._free() else LOOK_SECONDS))
+        if watcher is not None:
+            watcher.close()
 
     def _free(self) -> bool:
-        return len(self._lanes) < self._lanes_max
+        return not self._draining and len(self._lanes) < self._lanes_max
 
     def _claim_one(self) -> bool:
         began = time.monotonic()
@@ -178,38 +178,38 @@ class Supervisor:
     def _freed(self, lane: Lane) -> None:
         with self._lock:
             self._lanes.discard(lane)
-        self._wake.set()
+        self._bell.ring()
 
     # -- presence and the end ----------------------------------------------------------------------
 
     def _announce(self) -> None:
-        state = "draining" if self._draining.is_set() else "claiming"
+        state = "draining" if self._draining else "claiming"
         self._store.workers.announce(replace(self._presence, state=state))
 
     def _announce_until_heard(self) -> None:
         wait = 0.1
-        while not self._draining.is_set():
+        while not self._draining:
             try:
                 self._announce()
             except StoreUnavailable as problem:
                 self._observe(events.StoreFailed("presence", str(problem), wait))
-                self._wake.wait(wait)
+                self._bell.wait(wait)
                 wait = min(BACKOFF_SECONDS_MAX, wait * 2)
             else:
                 return
 
     def _wind_down(self) -> None:
         """Let running builds finish within the grace, then stop them."""
-        grace = 0.0 if self._stopping.is_set() else self._limits.drain_seconds
+        self._draining = True
+        grace = 0.0 if self._stopping else self._limits.drain_seconds
         self._observe(events.WorkerDraining(self.id, grace))
         try:
             self._announce()
         except StoreUnavailable as problem:
             self._observe(events.StoreFailed("presence", str(problem), 0))
         until = time.monotonic() + grace
-        while self._lanes and time.monotonic() < until and not self._stopping.is_set():
-            self._wake.wait(0.1)
-            self._wake.clear()
+        while self._lanes and time.monotonic() < until and not self._stopping:
+            self._bell.wait(0.1)
         with self._lock:
             lanes = list(self._lanes)
         for lane in lanes:
@@ -217,9 +217,17 @@ class Supervisor:
         for lane in lanes:
             lane.thread.join()
 
-    def _install_signals(self) -> None:
+    def _leave(self) -> None:
+        try:
+            self._store.workers.leave(self.id)
+        except StoreUnavailable as problem:
+            self._observe(events.StoreFailed("leave", str(problem), 0))
+        self._observe(events.WorkerStopped(self.id))
+
+    def _install_signals(self) -> Callable[[], None]:
+        """In the main thread TERM drains and INT stops; gives back what undoes it."""
         if threading.current_thread() is not threading.main_thread():
-            return
+            return lambda: None
 
         def drain(_number: int, _frame: FrameType | None) -> None:
             self.drain()
@@ -227,5 +235,36 @@ class Supervisor:
         def stop(_number: int, _frame: FrameType | None) -> None:
             self.stop()
 
-        signal.signal(signal.SIGTERM, drain)
-        signal.signal(signal.SIGINT, stop)
+        acts = {signal.SIGTERM: drain, signal.SIGINT: stop}
+        before = {number: signal.signal(number, act) for number, act in acts.items()}
+
+        def restore() -> None:
+            for number, act in before.items():
+                signal.signal(number, act)
+
+        return restore
+
+
+class Bell:
+    """Wakes the claim loop; lanes ring it, and signal handlers.
+
+    Not a threading.Event: its lock may be held by the very thread that a signal handler interrupts, and the
+    worker would hang instead of draining. To put into a SimpleQueue is allowed there (it is reentrant).
+    """
+
+    def __init__(self) -> None:
+        self._rings: SimpleQueue[None] = SimpleQueue()
+
+    def ring(self) -> None:
+        """Have the one who waits, or the next to wait, wait no longer."""
+        self._rings.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a ring, and say whether there was one; rings that came together are one."""
+        try:
+            self._rings.get(timeout=seconds)
+        except Empty:
+            return False
+        while not self._rings.empty():
+            self._rings.get()
+        return True

@@ -9,7 +9,9 @@ import { LiveCount } from "./livecount.js";
 import { formatSpan, t, wordsFor } from "./language.js";
 
 /** @import {Api} from "./api.js" */
-/** @import {Dataset, ExportRequest, Run} from "./contract.js" */
+/** @import {Dataset, Run} from "./contract.js" */
+
+/** @typedef {Partial<Pick<Run, "format" | "parameters" | "columns" | "options" | "compression">>} Wish */
 
 let forms = 0; // So that ids of several forms in one document differ.
 
@@ -65,13 +67,13 @@ export class ExportForm {
     this.#recount();
   }
 
-  /** Fill in what an earlier request said; what it left out gets its default. @param {Partial<ExportRequest>} request */
+  /** Fill in what an earlier request or the host page said; what it left out gets its default. @param {Wish} request */
   fill(request) {
     for (const field of this.#fields) {
       const given = request.parameters ?? {};
       field.fill(field.parameter.name in given ? given[field.parameter.name] : field.parameter.default);
     }
-    if (request.format) this.#formats.choose(request.format);
+    if (request.format) this.#formats.choose(request.format, request.options, request.compression);
     this.#columns.choose(request.columns);
     this.#recount();
   }

@@ -234,7 +234,7 @@ class Watch {
   /** The server did not say how a run was asked for: the reader says it. @param {Run} run */
   #refill(run) {
     this.#element.toggle(true);
-    this.#form.fill({ format: run.format });
+    this.#form.fill(run);
     this.#form.hint("form.again_by_hand");
     this.#form.focus();
   }

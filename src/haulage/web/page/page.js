@@ -150,7 +150,7 @@ class Page {
   /** The server did not say how a run was asked for: the reader says it. @param {Run} run */
   #refill(run) {
     this.#picker.choose(run.dataset);
-    this.#form.fill({ format: run.format });
+    this.#form.fill(run);
     this.#form.hint("form.again_by_hand");
     this.#form.focus();
   }

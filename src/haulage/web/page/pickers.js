@@ -44,12 +44,14 @@ export class FormatPicker {
     this.#sayMissing();
   }
 
-  /** @param {string} name */
-  choose(name) {
+  /** @param {string} name @param {Record<string, unknown> | null} [options] @param {string | null} [compression] */
+  choose(name, options, compression) {
     const index = this.#formats.findIndex((format) => format.name === name && !format.missing);
     const radio = this.#cards.querySelectorAll("input")[index];
     if (radio) radio.checked = true;
     this.#showOptions();
+    for (const { option, choices, input } of this.#chosen) pick(input, choices, options?.[option.name]);
+    if (this.#compression) pick(this.#compression.input, this.#compression.choices, compression);
   }
 
   /** @returns {{format: string, options?: Record<string, unknown>, compression?: string}} */
@@ -148,6 +150,14 @@ export class FormatPicker {
     });
     if (this.#compression && compression) this.#compression.input.value = compression;
   }
+}
+
+/** Choose a value if it is offered. @param {HTMLSelectElement} input @param {(Choice | null)[]} choices @param {unknown} value */
+function pick(input, choices, value) {
+  const index = choices.findIndex((choice) => choice !== null && choice.value === value);
+  if (index < 0) return;
+  input.value = `${index}`;
+  input.dispatchEvent(new Event("change"));
 }
 
 /** @param {string} key */

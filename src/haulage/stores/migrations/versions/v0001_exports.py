@@ -54,7 +54,7 @@ def upgrade() -> None:
         sa.Column("phase", sa.String(length=32), nullable=True),
         sa.Column("processed", sa.BigInteger(), nullable=True),
         sa.Column("total", sa.BigInteger(), nullable=True),
-        sa.Column("notices", sa.JSON(), nullable=False),
+        sa.Column("notices", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("snapshot_at", sa.BigInteger(), nullable=True),
         sa.Column("rows", sa.BigInteger(), nullable=True),
         sa.Column("bytes", sa.BigInteger(), nullable=True),
@@ -73,7 +73,8 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint("(state in ('running')) or slot is null", name=op.f("exports_slot_while_held")),
         sa.CheckConstraint(
-            "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null and expires_at is not null and complete is not null)",
+            "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null"
+            " and expires_at is not null and complete is not null)",
             name=op.f("exports_ready_is_provable"),
         ),
         sa.CheckConstraint(
@@ -105,6 +106,7 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("state = 'queued'"),
     )
+    op.create_index("exports_requested", "exports", ["requested_at", "id"], unique=False)
     op.create_index(
         "exports_retained",
         "exports",
@@ -119,6 +121,13 @@ def upgrade() -> None:
         ["finished_at"],
         unique=False,
         sqlite_where=sa.text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')"),
+    )
+    op.create_index(
+        "exports_waiting",
+        "exports",
+        ["tenant", "requested_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'queued'"),
     )
     op.create_table(
         "haulage_facts",

@@ -1,0 +1,66 @@
+"""The file of a build in the making; the child of a run writes it, and loads no more of this folder."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+
+from haulage.core.errors import BuildFailed
+from haulage.core.reading import TAIL_BYTES, Measured
+
+PART = "part"  # its name in the folder of its build
+
+
+class PartFile:
+    """Where a build writes: counts, hashes and limits on the way. Implements ``core.ports.Sink``."""
+
+    def __init__(self, folder: str, *, file_bytes: int, reserved_bytes: int) -> None:
+        """Create the file; it must not exist yet."""
+        self._file_bytes = file_bytes
+        self._allowed = min(file_bytes, reserved_bytes)
+        self._bytes = 0
+        self._hash = hashlib.sha256()
+        with writing():
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(f"{folder}/{PART}", flags, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Write all of it, or fail before the first byte that is over a limit is written."""
+        if self._bytes + len(data) > self._allowed:
+            if self._allowed < self._file_bytes:
+                raise BuildFailed("storage_exceeded", "The space left for finished files is too small for this file.")
+            limit = f"The file would be larger than the {self._file_bytes:,} bytes allowed."
+            raise BuildFailed("bytes_exceeded", limit)
+        with writing():
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        self._hash.update(data)
+        self._bytes += len(data)
+
+    def finish(self) -> Measured:
+        """Flush to the disk; the size and the last bytes are then read back from it."""
+        with writing():
+            os.fsync(self._descriptor)
+            size = os.fstat(self._descriptor).st_size
+            tail = os.pread(self._descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+            os.close(self._descriptor)
+        if size != self._bytes:
+            raise BuildFailed("verify_failed", cause=f"{size} bytes on disk instead of {self._bytes}")
+        return Measured(self._bytes, self._hash.hexdigest(), tail)
+
+
+class writing:  # noqa: N801 - reads as a sentence: ``with writing():``
+    """Turn what the system raises while bytes are written into a failure with a code."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        """Name a full disk; everything else is a storage that failed."""
+        if not isinstance(problem, OSError):
+            return
+        full = problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        cause = errno.errorcode.get(problem.errno or 0, type(problem).__name__)
+        raise BuildFailed("no_space" if full else "storage_failed", cause=cause) from problem

@@ -1,0 +1,47 @@
+"""What a build reads and what it measured: the values that go into a source and come out of a sink.
+
+Apart from ports.py, and named tuples instead of dataclasses, because every child of a run loads this file and
+a user waits for it: a dataclass takes a millisecond to define, and the module it comes from fifteen to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+TAIL_BYTES = 64  # of a finished file, read back to see that it ends as its format ends
+
+
+class Column(NamedTuple):
+    """One column of a file.
+
+    Args:
+        key: the name that the query gives it.
+        header: what stands in the file.
+        type: declared or known type; None where the source has one per value, as SQLite does.
+    """
+
+    key: str
+    header: str
+    type: str | None = None
+
+
+class Reading(NamedTuple):
+    """One query as a source gets it: the operator's SQL, how it is wrapped, and what is bound."""
+
+    sql: str
+    binds: Mapping[str, Any]  # as JSON holds them; a list is for ``in (:name)``
+    types: Mapping[str, str]  # the declared type of a bound name, where it is a parameter
+    visible: str | None
+    hidden: tuple[str, ...]
+    order: tuple[str, ...]
+    columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
+    declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
+
+
+class Measured(NamedTuple):
+    """What a sink counted on the way."""
+
+    size: int
+    sha256: str
+    tail: bytes  # the last bytes on the disk, at most TAIL_BYTES

@@ -1,0 +1,26 @@
+"""The fixture that makes one suite out of every store × every flow."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.conformance.cases import Case, pairs
+
+MEMORY = "/dev/shm"  # a commit waits for the disk; thousands of them in a test need not
+
+
+@pytest.fixture
+def folder():
+    place = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="haulage-test-", dir=place) as made:
+        yield Path(made)
+
+
+@pytest.fixture(params=pairs())
+def case(request, folder):
+    opened = Case(*request.param, folder)
+    yield opened
+    opened.store.close()

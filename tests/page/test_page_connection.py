@@ -1,0 +1,106 @@
+"""Lost connections, other tabs, reloads, hidden tabs, sessions: the page shows what it read, and says when."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+from tests.page.steps import LISTED, cancel, expect_state, expect_under_way, let_list_say, run_shown, start
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+
+def test_a_lost_connection_is_said_invents_nothing_and_is_found_again(make_server, open_reader):
+    server = make_server()
+    page = open_reader(server).open(clock=True)
+    card = start(page, "Slow", rows="20000")
+    expect(card.locator("progress")).to_be_visible()
+    server.kill()
+    page.wait_for_timeout(1_500)  # At least one poll has gone unanswered.
+    shown = card.locator(".counted").text_content()
+    page.clock.fast_forward(31_000)
+    line = page.locator(".connection")
+    expect(line).to_contain_text("Connection lost — the export goes on on the server; trying again")
+    expect(card.locator(".life")).to_contain_text("last heard of")
+    expect_state(card, "running")
+    expect(card.locator(".counted")).to_have_text(shown)
+
+    server.start()
+    page.clock.fast_forward(6_000)
+    expect(line).to_contain_text("Connected again", timeout=30_000)
+    # What became of it is the server's to say: its worker was killed too.
+    expect(card).to_have_attribute("data-state", re.compile("ready|failed"), timeout=90_000)
+
+
+def test_two_tabs_show_the_same(reader):
+    first, second = reader.open(), reader.open()
+    card = start(first, "Slow", rows="60000")
+    other = second.locator("article").first
+    expect_under_way(other)
+    cancel(other)
+
+    expect_state(card, "cancelled", 20)
+
+
+def test_a_reload_finds_the_run_under_way(reader):
+    page = reader.open()
+    start(page, "Slow", rows="60000")
+    page.reload()
+    card = page.locator("article").first
+
+    expect_under_way(card)
+    cancel(card)
+
+
+def test_a_hidden_tab_does_not_poll_and_looks_at_once_when_it_is_seen(reader):
+    page = reader.open()
+    start(page, "Slow", rows="60000")
+    hide = """(hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with page.expect_response(LISTED):
+        pass  # So that the next look is due soon, not under way.
+    page.evaluate(hide, True)
+    asked = []
+    page.on("request", lambda request: asked.append(time.monotonic()) if LISTED.search(request.url) else None)
+    page.wait_for_timeout(3_000)
+    assert asked == []
+    shown = time.monotonic()
+    page.evaluate(hide, False)
+    page.wait_for_timeout(600)
+
+    assert asked
+    assert asked[0] - shown < 0.6
+    cancel(page.locator("article").first)
+
+
+def test_polling_is_quick_while_something_is_active_and_slow_otherwise(reader):
+    page = reader.open(clock=True)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if LISTED.search(request.url) else None)
+    page.clock.run_for(10_000)
+    idle = len(asked)
+    let_list_say(page, run_shown())
+    expect(page.locator("article")).to_be_visible(timeout=8_000)
+    asked.clear()
+    page.wait_for_timeout(4_000)
+
+    assert idle <= 4
+    assert 3 <= len(asked) <= 6
+
+
+def test_a_wrong_key_is_refused_in_words_and_signing_out_shows_nothing_more(reader):
+    page = reader.open(signed_in=False)
+    page.get_by_label("Key").fill("not-a-key-of-this-server")
+    page.get_by_label("Key").press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("The server does not know this key.")
+    page.get_by_label("Key").fill(reader.key)
+    page.get_by_role("button", name="Sign in").click()
+    start(page, "Orders")
+    page.get_by_role("button", name="Sign out").click()
+
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.locator("article")).to_be_hidden()

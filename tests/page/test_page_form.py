@@ -1,0 +1,72 @@
+"""The form: what cannot be meant, what is counted, what may not be had, when to try again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.page.steps import choose, let_refuse, submit
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+
+def test_what_cannot_be_meant_is_said_beside_its_field_by_page_and_server(reader):
+    page = reader.open()
+    choose(page, "Orders")
+    page.get_by_label("Smallest total").fill("much")
+    submit(page)
+    field = page.locator(".field", has=page.get_by_label("Smallest total"))
+    expect(field.locator(".field-error")).to_contain_text("A number, such as 12.50.")
+    expect(page.get_by_label("Smallest total")).to_be_focused()
+    expect(page.locator(".count-main")).to_contain_text("Not counted")
+
+    page.get_by_label("Smallest total").fill("")
+    page.get_by_label("Number").fill("99999999999999999999")
+    submit(page)
+    expect(page.locator(".field", has=page.get_by_label("Number")).locator(".field-error")).not_to_be_empty()
+    assert page.locator("article").count() == 0
+
+
+def test_a_count_that_is_not_known_is_never_a_number(reader):
+    page = reader.open()
+    names = ("output_count", "visible_output_count", "population_count", "population_count_computed", "counted_at")
+    unknown = dict.fromkeys(names)
+    page.route(re.compile("/counts"), lambda route: route.fulfill(json=unknown))
+    choose(page, "Slow")
+    choose(page, "Orders")
+
+    expect(page.locator(".count-main")).to_have_text("Not counted")
+
+
+def test_a_count_is_asked_once_the_typing_pauses_and_stale_ones_are_dropped(reader):
+    page = reader.open()
+    choose(page, "Orders")
+    expect(page.locator(".count-main")).to_have_text("2,000 rows to export")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "/counts" in request.url else None)
+    page.get_by_label("Number").press_sequentially("1234", delay=60)
+    expect(page.locator(".count-main")).to_have_text("1 row to export")
+
+    assert len(asked) == 1
+    assert "number=1234" in asked[0]
+
+
+def test_a_dataset_that_is_not_permitted_cannot_be_chosen(reader):
+    page = reader.open()
+
+    expect(page.get_by_role("radio", name=re.compile("^Secret"))).to_be_disabled()
+    expect(page.locator(".dataset-card", has_text="Secret")).to_contain_text("no permission")
+
+
+def test_when_the_server_asks_to_wait_the_button_is_shut_for_that_time(reader):
+    page = reader.open()
+    let_refuse(page, re.compile("/api/exports$"), 503, "no_worker", "No worker is running.", **{"Retry-After": "3"})
+    submit(page)
+    expect(page.locator(".message[role=alert]")).to_contain_text("No worker is running.")
+    expect(page.locator(".patience")).to_contain_text("You can try again in")
+    button = page.locator(".export-form button[type=submit]")
+    expect(button).to_have_attribute("aria-disabled", "true")
+
+    expect(page.locator(".patience")).to_be_hidden(timeout=6_000)
+    expect(button).not_to_have_attribute("aria-disabled", "true")

@@ -1,0 +1,154 @@
+"""The first minutes: help, init, keys, and a configuration that has faults."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from haulage.config import load, matches
+from tests.stories.terminal import Terminal
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    return Terminal(tmp_path)
+
+
+def test_help_lists_what_there_is_and_nothing_that_is_not(terminal):
+    answer = terminal.run("--help")
+
+    assert 0 == answer.code
+    for name in ("demo", "init", "keys", "up", "serve", "worker", "export", "runs", "datasets", "migrate", "doctor"):
+        assert f"\n  {name} " in answer.out
+    for later in ("import", "download", "batch", "sync", "legacy"):
+        assert f"\n  {later} " not in answer.out
+
+
+def test_help_loads_no_library_that_it_does_not_need():
+    program = (
+        "import sys; from haulage.cli.main import run; run(['--help']); run(['export', '--help']);"
+        "print(sorted({'sqlalchemy', 'pydantic', 'fastapi', 'uvicorn', 'alembic'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "[]" == done.stdout.splitlines()[-1]
+
+
+def test_a_command_that_is_not_there_is_guessed(terminal):
+    answer = terminal.run("exprt", "orders")
+
+    assert 2 == answer.code
+    assert "There is no command 'exprt'; did you mean export?" in answer.err
+
+
+def test_init_writes_a_configuration_that_works_and_that_nobody_else_can_read(terminal):
+    answer = terminal.run("init")
+
+    assert (0, "wrote haulage.toml\n") == (answer.code, answer.out)
+    assert 0o600 == stat.S_IMODE(terminal.config.stat().st_mode)
+    assert 32 <= len(load(terminal.config, {}).secret_keys[0])
+    assert 0 == terminal.run("doctor").code
+
+
+def test_init_replaces_nothing_unless_forced(terminal):
+    terminal.config.write_text("mine")
+
+    refused = terminal.run("init")
+    untouched = terminal.config.read_text()
+    forced = terminal.run("init", "--force", "--json")
+
+    assert 2 == refused.code
+    assert "is there already; edit it, or replace it with --force" in refused.err
+    assert "mine" == untouched
+    assert {"config": str(terminal.config)} == forced.document
+    assert "secret_keys" in terminal.config.read_text()
+
+
+def test_a_key_is_printed_once_and_its_hash_can_be_pasted(terminal):
+    answer = terminal.run("keys", "new", "amina", "--tenant", "north", "--grant", "orders.read", "--grant", "x")
+    key = answer.out.strip()
+    table = tomllib.loads(answer.err[answer.err.index("[keys.amina]") :])["keys"]["amina"]
+
+    assert 0 == answer.code
+    assert matches(key, table["hash"])
+    assert ("north", ["orders.read", "x"]) == (table["tenant"], table["grants"])
+    assert not terminal.config.exists()
+
+
+def test_a_key_is_added_to_the_configuration_when_that_is_wished(terminal):
+    terminal.run("init")
+    terminal.config.chmod(0o640)
+
+    answer = terminal.run("keys", "new", "amina", "--grant", "*", "--write", "--json")
+    kept = load(terminal.config, {}).keys["amina"]
+    again = terminal.run("keys", "new", "amina", "--write")
+
+    assert matches(answer.document["key"], kept.hash)
+    assert answer.document["key"] not in terminal.config.read_text()
+    assert ("default", "amina", frozenset({"*"})) == (kept.tenant, kept.account, kept.grants)
+    assert 0o640 == stat.S_IMODE(terminal.config.stat().st_mode)
+    assert 2 == again.code
+    assert "has a key amina already; choose another name" in again.err
+
+
+def test_a_key_cannot_be_added_to_a_file_that_is_not_there_or_no_toml(terminal):
+    missing = terminal.run("keys", "new", "amina", "--write")
+    terminal.config.write_text("store =\n")
+    broken = terminal.run("keys", "new", "amina", "--write")
+
+    assert (2, 2) == (missing.code, broken.code)
+    assert "write one with: haulage init" in missing.err
+    assert "is not TOML" in broken.err
+    assert "store =\n" == terminal.config.read_text()
+
+
+def test_five_faults_are_told_at_once(terminal):
+    terminal.config.write_text(
+        'stor = "x"\nsecret_keys = ["env:HAULAGE_SECRET"]\n[limits.exports]\nslots = "two"\nfile_bytes = "8 MoB"\n'
+        '[datasets.orders]\nsource = "shop"\nsql = "select 1"\nformats = ["csv", "jsn"]\n'
+    )
+
+    answer = terminal.run("doctor")
+    as_json = terminal.run("runs", "list", "--json")
+
+    assert 2 == answer.code
+    for fault in ("stor: ", "HAULAGE_SECRET", "slots", "file_bytes", "there is no such source", "jsn"):
+        assert fault in answer.out
+    assert 2 == as_json.code
+    assert "config_invalid" == as_json.document["error"]["code"]
+    assert 5 <= len(as_json.document["error"]["faults"])
+
+
+def test_a_configuration_elsewhere_is_named_by_option_or_variable(terminal, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    Terminal(other).run("init")
+
+    by_option = terminal.run("runs", "list", "--config", other / "haulage.toml", "--json")
+    by_variable = terminal.run("runs", "list", "--json", HAULAGE_CONFIG=str(other / "haulage.toml"))
+    nowhere = terminal.run("runs", "list")
+
+    assert {"items": [], "more": False} == by_option.document == by_variable.document
+    assert 2 == nowhere.code
+    assert "write one with: haulage init" in nowhere.err
+
+
+def test_json_answers_a_usage_error_too(terminal):
+    answer = terminal.run("export", "--json")
+
+    assert 2 == answer.code
+    assert "usage" == answer.document["error"]["code"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(terminal):
+    terminal.run("init")
+    command = f"{sys.executable} -m haulage --help | head -1; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,206 @@
+"""One export from a terminal: the file, its facts, and every way in which there is none."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import os
+import signal
+
+import pytest
+
+from tests.stories.terminal import Terminal, until
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    return Terminal(tmp_path).shop()
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and "haulage" not in path.name)
+
+
+def test_an_export_builds_its_file_itself_when_no_worker_lives(terminal):
+    answer = terminal.run("export", "orders", "-o", "orders.csv")
+    rows = list(csv.DictReader((terminal.folder / "orders.csv").open(newline="")))
+    digest = hashlib.sha256((terminal.folder / "orders.csv").read_bytes()).hexdigest()
+
+    assert 0 == answer.code
+    assert "no worker is alive: building here, with a worker for this run only" in answer.err
+    assert [str(n) for n in range(1, 301) if n % 3] == [row["id"] for row in rows]
+    assert ["id", "customer", "total", "placed_at"] == list(rows[0])
+    for fact in ("file      orders.csv", "rows      200", f"sha256    {digest}", "snapshot  20", "complete  yes"):
+        assert fact in answer.out
+
+
+def test_json_is_the_run_as_every_door_shows_it(terminal):
+    answer = terminal.run("export", "orders", "--format", "json", "--json", "-p", "since=2026-01-20")
+    shown = terminal.run("runs", "show", terminal.run_of(answer), "--json")
+
+    assert 0 == answer.code
+    assert answer.document == shown.document
+    assert ("ready", "json", {"since": "2026-01-20"}) == tuple(
+        answer.document[name] for name in ("state", "format", "parameters")
+    )
+    assert answer.document["file"]["rows"] == answer.document["progress"]["processed"]
+    assert {"id", "token", "flow", "progress", "file", "complete", "notices", "failure"} <= set(answer.document)
+
+
+def test_a_list_is_a_parameter_said_several_times(terminal):
+    answer = terminal.run("export", "chosen", "-p", "ids=7", "-p", "ids=9", "-o", "chosen.ndjson")
+    lines = (terminal.folder / "chosen.ndjson").read_text().splitlines()
+
+    assert 0 == answer.code
+    assert [{"id": 7, "customer": "Customer 7"}, {"id": 9, "customer": "Customer 9"}] == [json.loads(x) for x in lines]
+
+
+def test_columns_options_and_compression(terminal):
+    answer = terminal.run(
+        "export", "orders", "--columns", "total,id", "--dialect", "rfc4180", "--compression", "gzip", "-o", "."
+    )
+    (name,) = [name for name in files_in(terminal.folder) if name.endswith(".gz")]
+
+    assert 0 == answer.code
+    assert b"total,id\r\n1.5,1\r\n" == gzip.decompress((terminal.folder / name).read_bytes())[:17]
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(terminal):
+    target = terminal.folder / "orders.csv"
+    target.write_text("mine")
+
+    refused = terminal.run("export", "orders", "-o", "orders.csv")
+    none = terminal.run("runs", "list", "--json")
+    untouched = target.read_text()
+    forced = terminal.run("export", "orders", "-o", "orders.csv", "--force")
+
+    assert 2 == refused.code
+    assert "orders.csv is there already; choose another name, or replace it with --force" in refused.err
+    assert [] == none.document["items"]
+    assert "mine" == untouched
+    assert 0 == forced.code
+    assert target.read_text().startswith("id,customer")
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_work(terminal):
+    answer = terminal.run("export", "orders", "-o", "nowhere/orders.csv")
+
+    assert 2 == answer.code
+    assert "there is no folder nowhere" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["orders", "-p", "sinc=2026-01-01", "-p", "since=soon"], ["sinc: ", 'since: "soon" is no date']),
+        (["orders", "--format", "xlsx"], ["orders has no format 'xlsx'; write one of csv, json"]),
+        (["chosen"], ["ids: is needed"]),
+        (["order"], ["there is no dataset 'order'; did you mean orders?"]),
+        (["closed"], ["refused (forbidden)"]),
+        (["orders", "--columns", "nothing"], ["there is no column 'nothing'"]),
+    ],
+)
+def test_what_is_refused_is_told_in_full_and_leaves_nothing(terminal, words, told):
+    answer = terminal.run("export", *words, "-o", "out")
+    as_json = terminal.run("export", *words, "--json")
+
+    assert (3, 3) == (answer.code, as_json.code)
+    assert all(sentence in answer.err for sentence in told)
+    assert as_json.document["error"]["code"] in ("invalid", "not_found", "forbidden")
+    assert [] == terminal.run("runs", "list", "--json").document["items"]
+    assert ["shop.db"] == files_in(terminal.folder)
+
+
+def test_a_parameter_without_a_value_is_a_usage_error(terminal):
+    answer = terminal.run("export", "orders", "-p", "since")
+
+    assert 2 == answer.code
+    assert "write -p name=value" in answer.err
+
+
+def test_a_failed_run_ends_with_1_and_says_why(terminal):
+    answer = terminal.run("export", "broken", "-o", "broken.csv")
+
+    assert 1 == answer.code
+    assert "failed: The data source refused the query. (source_failed)" in answer.err
+    assert ["shop.db"] == files_in(terminal.folder)
+
+
+def test_bytes_that_were_changed_are_never_handed_out(terminal):
+    run = terminal.run_of(terminal.run("export", "orders", "--json"))
+    (kept,) = (terminal.folder / "artifacts" / "files").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"Customer", b"customer"))
+
+    checked = terminal.run("doctor", "--check")
+
+    assert 1 == checked.code
+    assert f"FAIL  files: run {run}: its bytes are missing or not those that were written" in checked.out
+
+
+@pytest.mark.process
+def test_ctrl_c_cancels_and_waits_until_the_build_has_stopped(terminal):
+    with terminal.started("export", "endless", "-o", "endless.csv") as process:
+        until(lambda: running(terminal))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+
+    (run,) = terminal.run("runs", "list", "--json").document["items"]
+
+    assert 1 == process.returncode
+    assert "cancel recorded; waiting until the build has stopped" in err
+    assert "cancelled: there is no file" in err
+    assert "cancelled" == run["state"]
+    assert [] == list((terminal.folder / "artifacts" / "work").iterdir())
+    assert ["shop.db"] == files_in(terminal.folder)
+
+
+@pytest.mark.process
+def test_a_private_worker_dies_with_its_command_and_the_sweep_ends_the_run(terminal):
+    limits = {"HAULAGE_LIMITS__EXPORTS__LEASE_SECONDS": "5"}
+    with terminal.started("export", "endless", **limits) as process:
+        until(lambda: running(terminal))
+        (child,) = children(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        until(lambda: not os.path.exists(f"/proc/{child}"))
+
+    (run,) = terminal.run("runs", "list", "--json").document["items"]
+    answer = terminal.run("runs", "watch", run["id"], **limits)
+
+    assert 1 == answer.code
+    assert "worker_lost" in answer.err
+    assert [] == list((terminal.folder / "artifacts" / "work").iterdir())
+
+
+@pytest.mark.process
+def test_an_export_is_built_by_a_worker_that_lives(terminal):
+    with terminal.started("worker", "--json") as worker:
+        ready = json.loads(worker.stdout.readline())
+        answer = terminal.run("export", "orders", "-o", "orders.csv")
+        worker.send_signal(signal.SIGTERM)
+        _, err = worker.communicate(timeout=30)
+
+    assert {"exports": 2} == ready["lanes"]
+    assert 0 == answer.code
+    assert "no worker is alive" not in answer.err
+    assert "worker stopped" in err
+    assert 0 == worker.returncode
+
+
+def running(terminal):
+    items = terminal.run("runs", "list", "--json").document["items"]
+    return items and items[0]["state"] == "running" and items[0]["phase"] is not None
+
+
+def children(pid):
+    found = []
+    for status in (path for path in os.listdir("/proc") if path.isdigit()):
+        try:
+            with open(f"/proc/{status}/stat") as text:
+                if int(text.read().rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(status))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,178 @@
+"""Runs by their id, and the upkeep of what they leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stories.terminal import CONFIGURATION, Terminal
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    return Terminal(tmp_path).shop()
+
+
+@pytest.fixture
+def run(terminal):
+    return terminal.run_of(terminal.run("export", "orders", "--json"))
+
+
+def test_the_list_is_newest_first_and_can_be_narrowed(terminal, run):
+    failed = terminal.run_of(terminal.run("export", "broken", "--json"))
+
+    listed = terminal.run("runs", "list", "--json")
+    narrowed = terminal.run("runs", "list", "--state", "failed", "--dataset", "broken", "--json")
+    short = terminal.run("runs", "list", "--limit", "1", "--json")
+    table = terminal.run("runs", "list", "--all")
+
+    assert [failed, run] == [item["id"] for item in listed.document["items"]]
+    assert [failed] == [item["id"] for item in narrowed.document["items"]]
+    assert (1, True) == (len(short.document["items"]), short.document["more"])
+    assert table.out.startswith("ID ")
+    assert "source_failed" in table.out.splitlines()[1]
+    assert "default/operator" in table.out.splitlines()[2]
+
+
+def test_a_run_is_shown_with_everything_that_is_known(terminal, run):
+    answer = terminal.run("runs", "show", run)
+
+    assert 0 == answer.code
+    for fact in (run, "orders", "ready", "200 of 200 rows", "since=2000-01-01", "sha256"):
+        assert fact in answer.out
+    assert "failure" not in answer.out
+
+
+def test_an_unknown_run_does_not_exist(terminal):
+    for verb in ("show", "watch", "cancel", "expire"):
+        answer = terminal.run("runs", verb, "01928c5e-7b1f-7cc3-98c4-dc0c0c07398f", "--json")
+
+        assert (3, "not_found") == (answer.code, answer.document["error"]["code"])
+
+
+def test_a_finished_run_cannot_be_cancelled(terminal, run):
+    answer = terminal.run("runs", "cancel", run)
+
+    assert 3 == answer.code
+    assert "already ready" in answer.err
+
+
+def test_a_file_is_removed_before_its_time(terminal, run):
+    answer = terminal.run("runs", "expire", run)
+    again = terminal.run("runs", "expire", run)
+
+    assert (0, "expired; orders.csv is gone\n") == (answer.code, answer.out)
+    assert [] == list((terminal.folder / "artifacts" / "files").iterdir())
+    assert 3 == again.code
+
+
+def test_watching_a_run_that_has_ended_tells_how(terminal, run):
+    answer = terminal.run("runs", "watch", run)
+    failed = terminal.run_of(terminal.run("export", "broken", "--json"))
+    other = terminal.run("runs", "watch", failed)
+
+    assert 0 == answer.code
+    assert "rows      200" in answer.out
+    assert 1 == other.code
+
+
+def test_datasets_are_listed_and_checked(terminal):
+    listed = terminal.run("datasets")
+    checked = terminal.run("datasets", "check", "orders", "broken")
+    good = terminal.run("datasets", "check", "orders", "chosen", "--json")
+    unknown = terminal.run("datasets", "check", "order")
+
+    assert ["orders", "chosen", "broken", "endless", "closed"] == [x.split()[0] for x in listed.out.splitlines()[1:]]
+    assert 1 == checked.code
+    assert "OK    orders\nFAIL  broken\n" in checked.out
+    assert "no such table: nowhere" in checked.out
+    assert (0, True) == (good.code, good.document["ok"])
+    assert 2 == unknown.code
+    assert "did you mean orders?" in unknown.err
+
+
+def test_a_source_in_rollback_journal_mode_is_warned_of_and_no_failure(terminal):
+    import sqlite3
+
+    shop = sqlite3.connect(terminal.folder / "shop.db")
+    shop.execute("pragma journal_mode = delete")
+    shop.close()
+
+    answer = terminal.run("datasets", "check", "orders")
+
+    assert 0 == answer.code
+    assert "journal mode 'delete'" in answer.out
+
+
+def test_a_source_that_is_not_there_is_found_by_the_doctor_and_not_at_start(terminal):
+    (terminal.folder / "shop.db").unlink()
+
+    started = terminal.run("runs", "list")
+    doctor = terminal.run("doctor", "--json")
+    failed = [finding for finding in doctor.document["findings"] if finding["level"] == "FAIL"]
+
+    assert 0 == started.code
+    assert 1 == doctor.code
+    assert "sources" in {finding["subject"] for finding in failed}
+
+
+def test_the_doctor_is_content_with_a_house_in_order(tmp_path):
+    tidy = CONFIGURATION.replace("select nothing from nowhere", "select 1 as one")
+    terminal = Terminal(tmp_path).shop(configuration=tidy)
+    terminal.run("export", "orders")
+
+    answer = terminal.run("doctor", "--check")
+
+    assert 0 == answer.code, answer.out
+    assert "OK    files: 1 whole and as written" in answer.out
+    assert "OK    files: every byte belongs to a run" in answer.out
+    assert "WARN  workers: none is alive" in answer.out
+
+
+def test_bytes_that_nobody_owns_are_found_and_swept(terminal, run):
+    stray = terminal.folder / "artifacts" / "files" / f"{run}.9"
+    stray.write_text("left over")
+
+    found = terminal.run("doctor", "--check")
+    swept = terminal.run("sweep", "--json")
+
+    assert f"FAIL  files: {run}.9 belongs to no run; run: haulage sweep" in found.out
+    assert (0, 1) == (swept.code, swept.document["orphans"])
+    assert not stray.exists()
+    assert "nothing was due\n" == terminal.run("sweep").out
+
+
+def test_the_schema_goes_up_and_down_and_is_refused_when_it_is_old(terminal, run):
+    status = terminal.run("migrate", "status", "--json")
+    unsure = terminal.run("migrate", "down")
+    down = terminal.run("migrate", "down", "--yes")
+    old = terminal.run("runs", "list")
+    doctor = terminal.run("doctor")
+    behind = terminal.run("migrate", "status")
+    up = terminal.run("migrate", "up")
+
+    assert status.document["version"] == status.document["wanted"]
+    assert 1 == unsure.code
+    assert 0 == down.code
+    assert 2 == old.code
+    assert "haulage migrate up" in old.err
+    assert 1 == doctor.code
+    assert "FAIL  store" in doctor.out
+    assert 1 == behind.code
+    assert 0 == up.code
+    assert {"items": [], "more": False} == terminal.run("runs", "list", "--json").document
+
+
+def test_times_are_utc_where_no_terminal_shows_them(terminal, run):
+    answer = terminal.run("runs", "list")
+
+    assert answer.out.splitlines()[1].endswith("Z")
+
+
+def test_a_warning_about_file_modes_is_told_at_every_start(terminal):
+    terminal.config.chmod(0o644)
+
+    answer = terminal.run("runs", "list", "--json")
+
+    assert 0 == answer.code
+    assert "warning: " in answer.err
+    assert "chmod 600" in answer.err

@@ -1,0 +1,376 @@
+"""Asking for an export over HTTP: accepted durably, never twice, and refused with every fault at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from haulage.core.limits import DoorLimits, ExportLimits
+
+ASKED = {"dataset": "orders", "format": "csv"}
+
+
+def test_a_request_is_accepted_and_says_where_to_look(house):
+    client = house.client("key-amina")
+
+    answer = client.post("/api/exports", json=ASKED)
+
+    run = answer.json()
+    assert 202 == answer.status_code
+    assert "queued" == run["state"]
+    assert 1 == run["queue_position"]
+    assert f"/api/exports/{run['token']}" == answer.headers["location"] == answer.headers["content-location"]
+    assert "1" == answer.headers["retry-after"]
+    assert "private, no-cache" == answer.headers["cache-control"]
+    assert "idempotent-replayed" not in answer.headers
+    assert run == client.get(answer.headers["location"]).json()
+
+
+def test_an_equal_request_gives_the_run_that_is_under_way(house):
+    client = house.client("key-amina")
+    first = client.post("/api/exports", json=ASKED)
+
+    again = client.post("/api/exports", json=ASKED)
+    other = client.post("/api/exports", json={**ASKED, "format": "json"})
+    of_another = house.client("key-ben").post("/api/exports", json=ASKED)
+
+    assert 200 == again.status_code
+    assert first.json()["id"] == again.json()["id"]
+    assert "idempotent-replayed" not in again.headers
+    assert 202 == other.status_code == of_another.status_code
+
+
+def test_after_a_cancel_the_same_request_is_a_new_run(house):
+    client = house.client("key-amina")
+    first = client.post("/api/exports", json=ASKED).json()
+    client.delete(f"/api/exports/{first['token']}")
+
+    again = client.post("/api/exports", json=ASKED)
+
+    assert 202 == again.status_code
+    assert first["id"] != again.json()["id"]
+
+
+def test_an_idempotency_key_gives_the_same_run_even_when_it_has_ended(house):
+    client = house.client("key-amina")
+    key = {"Idempotency-Key": "click-1"}
+    first = client.post("/api/exports", json=ASKED, headers=key)
+    house.finish(*house.claim())
+    house.store.workers.leave("worker-1")
+
+    again = client.post("/api/exports", json=ASKED, headers=key)
+
+    assert 202 == first.status_code
+    assert 200 == again.status_code
+    assert "true" == again.headers["idempotent-replayed"]
+    assert (first.json()["id"], "ready") == (again.json()["id"], again.json()["state"])
+    assert "retry-after" not in again.headers
+
+
+def test_an_idempotency_key_with_another_body_is_refused(house):
+    client = house.client("key-amina")
+    key = {"Idempotency-Key": "click-1"}
+    client.post("/api/exports", json=ASKED, headers=key)
+
+    reused = client.post("/api/exports", json={**ASKED, "format": "json"}, headers=key)
+    of_another = house.client("key-ben").post("/api/exports", json=ASKED, headers=key)
+
+    assert (409, "key_reused") == (reused.status_code, reused.json()["code"])
+    assert 202 == of_another.status_code
+
+
+def test_an_idempotency_key_whose_run_was_deleted_is_gone(house):
+    client = house.client("key-amina")
+    key = {"Idempotency-Key": "click-1"}
+    run = client.post("/api/exports", json=ASKED, headers=key).json()
+    client.delete(f"/api/exports/{run['token']}")
+    house.store.exports.remove(now=house.clock + 8 * 24 * 3600 * 1000)
+
+    gone = client.post("/api/exports", json=ASKED, headers=key)
+
+    assert (410, "key_gone") == (gone.status_code, gone.json()["code"])
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "snow\u00e9"])
+def test_an_idempotency_key_is_printable_text_of_at_most_200_characters(house, key):
+    client = house.client("key-amina")
+
+    refused = client.post("/api/exports", json=ASKED, headers={"Idempotency-Key": key.encode("latin-1")})
+    taken = client.post("/api/exports", json=ASKED, headers={"Idempotency-Key": "x" * 200})
+
+    assert 422 == refused.status_code
+    assert "/header/Idempotency-Key" == refused.json()["errors"][0]["pointer"]
+    assert 202 == taken.status_code
+
+
+def test_parameters_are_read_by_their_types_and_decimals_keep_their_digits(house):
+    client = house.client("key-amina")
+    body = '{"dataset": "orders", "parameters": {"floor": 12.10, "since": "2026-01-31", "states": ["new", "paid"]}}'
+
+    answer = client.post("/api/exports", content=body, headers={"Content-Type": "application/json; charset=UTF-8"})
+
+    assert 202 == answer.status_code
+    assert {"floor": "12.10", "since": "2026-01-31", "states": ["new", "paid"]} == answer.json()["parameters"]
+
+
+def test_every_fault_of_a_body_is_named_with_a_pointer(house):
+    client = house.client("key-amina")
+    body = {"dataset": "orders", "format": "xml", "parameters": {"since": "yesterday", "floor": {}, "a/b~c": 1}}
+
+    by_shape = client.post("/api/exports", json={**body, "stat": 1, "group_by": ["x"], "columns": []})
+    by_meaning = client.post("/api/exports", json={**body, "parameters": {"since": "yesterday", "a/b~c": 1}})
+
+    assert 422 == by_shape.status_code == by_meaning.status_code
+    pointers = {each["pointer"] for each in by_shape.json()["errors"]}
+    assert {"/parameters/floor", "/stat", "/group_by", "/columns"} == pointers
+    pointers = {each["pointer"] for each in by_meaning.json()["errors"]}
+    assert {"/format", "/parameters/since", "/parameters/a~1b~0c"} == pointers
+
+
+@pytest.mark.parametrize("member", ["state", "account", "tenant", "path", "sql", "visible", "id", "parent", "pivot"])
+def test_a_member_that_is_not_known_is_refused(house, member):
+    client = house.client("key-amina")
+
+    refused = client.post("/api/exports", json={**ASKED, member: "x"})
+    taken = client.post("/api/exports", json=ASKED)
+
+    assert (422, f"/{member}") == (refused.status_code, refused.json()["errors"][0]["pointer"])
+    assert 202 == taken.status_code
+
+
+BROKEN = {
+    "nothing": b"",
+    "half an object": b'{"dataset": "orders"',
+    "no JSON": b"dataset=orders",
+    "a member twice": b'{"dataset": "orders", "dataset": "open_data"}',
+    "a parameter twice": b'{"dataset": "orders", "parameters": {"since": "2026-01-01", "since": "2000-01-01"}}',
+    "NaN": b'{"dataset": "orders", "parameters": {"floor": NaN}}',
+    "Infinity": b'{"dataset": "orders", "parameters": {"floor": -Infinity}}',
+    "not UTF-8": b'{"dataset": "orders", "parameters": {"since": "\xff"}}',
+    "UTF-16": '{"dataset": "orders"}'.encode("utf-16"),
+    "too deep": b'{"dataset": "orders", "parameters": {"floor": ' + b"[" * 30_000 + b"]" * 30_000 + b"}}",
+    "only brackets": b"[" * 65_000,
+    "a very long number": b'{"dataset": "orders", "parameters": {"floor": ' + b"1" * 60_000 + b"}}",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
+def test_a_body_that_is_not_strict_json_is_malformed(house, content):
+    client = house.client("key-amina")
+
+    refused = client.post("/api/exports", content=content, headers={"Content-Type": "application/json"})
+
+    assert (400, "malformed") == (refused.status_code, refused.json()["code"])
+    assert "application/problem+json" == refused.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"null",
+        b'"orders"',
+        b'{"dataset": "orders", "parameters": {"floor": 1e999}}',
+        b'{"dataset": "orders", "parameters": {"floor": 1e-999999}}',
+        b'{"dataset": "orders", "parameters": {"floor": [[[[[[1]]]]]]}}',
+        b'{"dataset": "orders", "parameters": {"since": true}}',
+        b'{"dataset": "orders", "parameters": "since"}',
+        b'{"dataset": "orders", "columns": ["\\ud800"]}',
+        b'{"dataset": "orders", "columns": ["id", "id"]}',
+        b'{"dataset": "orders", "columns": ["tenant"]}',
+        b'{"dataset": "orders", "parameters": {"\\ud800": 1}}',
+        b'{"dataset": "orders", "format": "\\ud800"}',
+        b'{"dataset": "orders", "options": {"dialect": "martian"}}',
+        b'{"dataset": "orders", "compression": "rar"}',
+        b'{"dataset": "orders", "format": null}',
+        b'{"dataset": 1}',
+        b'{"dataset": "\\ud800"}',
+        b"{}",
+    ],
+)
+def test_json_of_another_shape_is_invalid_and_nothing_is_written(house, content):
+    client = house.client("key-amina")
+
+    refused = client.post("/api/exports", content=content, headers={"Content-Type": "application/json"})
+
+    assert (422, "invalid") == (refused.status_code, refused.json()["code"])
+    assert refused.json()["errors"]
+    assert [] == client.get("/api/exports").json()["items"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "../orders", "x'\"<>", "ORDERS"])
+def test_a_dataset_that_is_not_declared_is_not_found(house, name):
+    content = json.dumps({"dataset": name})
+
+    refused = house.client("key-amina").post(
+        "/api/exports", content=content, headers={"Content-Type": "application/json"}
+    )
+
+    assert (404, "not_found") == (refused.status_code, refused.json()["code"])
+
+
+def test_a_dataset_without_its_grant_is_forbidden(house):
+    with_grant = house.client("key-amina").post("/api/exports", json=ASKED)
+    without = house.client("key-dora").post("/api/exports", json=ASKED)
+
+    assert 202 == with_grant.status_code
+    assert (403, "forbidden") == (without.status_code, without.json()["code"])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "application/json; charset=latin-1"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+        {"Content-Type": "application/jsonp"},
+        {},
+    ],
+)
+def test_only_json_is_taken(house, headers):
+    client = house.client("key-amina")
+
+    refused = client.post("/api/exports", content=b'{"dataset": "orders"}', headers=headers)
+
+    assert (415, "unsupported_media_type") == (refused.status_code, refused.json()["code"])
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_of_64_kib_is_taken_and_one_byte_more_is_not(house, chunked):
+    client = house.client("key-amina")
+    json_type = {"Content-Type": "application/json"}
+
+    def sent(size):
+        body = b'{"dataset": "orders"}'.ljust(size)
+        content = iter([body[:100], body[100:]]) if chunked else body
+        return client.post("/api/exports", content=content, headers=json_type)
+
+    at_the_limit, over = sent(65_536), sent(65_537)
+
+    assert 202 == at_the_limit.status_code
+    assert (413, "too_large") == (over.status_code, over.json()["code"])
+
+
+def test_a_tenant_may_have_so_many_runs_waiting_and_no_more(house):
+    house.limits = ExportLimits(tenant_queued=1)
+    client = house.client("key-amina")
+    first = client.post("/api/exports", json=ASKED)
+
+    over = client.post("/api/exports", json={**ASKED, "format": "json"})
+    equal = client.post("/api/exports", json=ASKED)
+    of_another_tenant = house.client("key-chloe").post("/api/exports", json=ASKED)
+
+    assert 202 == first.status_code == of_another_tenant.status_code
+    assert (429, "too_many_queued", "5") == (over.status_code, over.json()["code"], over.headers["retry-after"])
+    assert 200 == equal.status_code
+
+
+def test_without_a_worker_nothing_is_accepted(house):
+    client = house.client("key-amina")
+    house.passes(house.limits.presence_seconds + 1)
+
+    refused = client.post("/api/exports", json=ASKED)
+    house.worker_lives()
+    taken = client.post("/api/exports", json=ASKED)
+
+    assert (503, "no_worker", "5") == (refused.status_code, refused.json()["code"], refused.headers["retry-after"])
+    assert 202 == taken.status_code
+
+
+def test_a_full_queue_and_a_full_store_are_named(house):
+    client = house.client("key-amina")
+    house.ready(client)
+    house.limits = replace(ExportLimits(), queued=0)
+    queue_full = house.client("key-amina").post("/api/exports", json=ASKED)
+    house.limits = replace(ExportLimits(), store_bytes=10)
+    storage_full = house.client("key-amina").post("/api/exports", json=ASKED)
+
+    assert (503, "queue_full") == (queue_full.status_code, queue_full.json()["code"])
+    assert (503, "storage_exceeded") == (storage_full.status_code, storage_full.json()["code"])
+    assert "retry-after" in queue_full.headers
+    assert "retry-after" in storage_full.headers
+
+
+def test_grants_that_are_too_many_to_keep_are_refused(house):
+    house.people.change("amina", grants=frozenset({"orders.read", *(f"grant-{n}" for n in range(1000))}))
+
+    refused = house.client("key-amina").post("/api/exports", json=ASKED)
+
+    assert (413, "too_large") == (refused.status_code, refused.json()["code"])
+
+
+def test_counts_say_what_is_visible_and_keep_the_rest_to_those_who_may_know(house):
+    place = "/api/datasets/orders/counts?since=2020-01-01"
+
+    visible = house.client("key-amina").get(place)
+    everything = house.client("key-omar").get(place)
+
+    assert 200 == visible.status_code == everything.status_code
+    assert (None, 10) == (visible.json()["output_count"], visible.json()["visible_output_count"])
+    assert (20, 0) == (everything.json()["output_count"], everything.json()["visible_output_count"])
+    assert (None, False) == (visible.json()["population_count"], visible.json()["population_count_computed"])
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("since=yesterday", "/parameters/since"),
+        ("sinse=2026-01-01", "/parameters/sinse"),
+        ("group_by=state", "/parameters/group_by"),
+        ("since=2026-01-01&since=2026-01-02", "/parameters/since"),
+        ("states=new&states=old", "/parameters/states"),
+    ],
+)
+def test_counts_refuse_what_a_request_would_refuse(house, query, pointer):
+    client = house.client("key-amina")
+
+    refused = client.get(f"/api/datasets/orders/counts?{query}")
+    taken = client.get("/api/datasets/orders/counts?states=new&states=paid")
+
+    assert (422, pointer) == (refused.status_code, refused.json()["errors"][0]["pointer"])
+    assert 200 == taken.status_code
+
+
+def test_counts_of_a_dataset_that_is_not_there_or_not_permitted(house):
+    unknown = house.client("key-amina").get("/api/datasets/nothing/counts")
+    forbidden = house.client("key-dora").get("/api/datasets/orders/counts")
+
+    assert (404, 403) == (unknown.status_code, forbidden.status_code)
+
+
+def test_the_catalogue_says_what_may_be_asked_and_shows_no_query(house):
+    answer = house.client("key-dora").get("/api/datasets")
+
+    orders, open_data = answer.json()["items"]
+    assert (False, True) == (orders["permitted"], open_data["permitted"])
+    assert ["since", "floor", "states"] == [each["name"] for each in orders["parameters"]]
+    assert [{"value": "new", "label": "New"}, {"value": "paid", "label": "Paid"}] == orders["parameters"][2]["choices"]
+    assert ["id"] == [each["key"] for each in orders["columns"]]
+    assert open_data["columns"] is None
+    assert ["csv", "json", "ndjson"] == [each["name"] for each in orders["formats"]]
+    assert "gzip" in [each["value"] for each in orders["formats"][0]["compressions"]]
+    assert "select" not in answer.text
+    assert "requester_tenant" not in answer.text
+    assert "shop" not in answer.text
+
+
+def test_a_body_is_limited_by_the_setting(house):
+    house.doors = DoorLimits(body_bytes=10)
+
+    refused = house.client("key-amina").post("/api/exports", json=ASKED)
+
+    assert 413 == refused.status_code
+
+
+def test_what_the_store_holds_is_what_was_sent(house):
+    house.client("key-amina").post("/api/exports", json={**ASKED, "parameters": {"floor": 0.1}})
+
+    held, run = house.claim()
+
+    assert "amina" == run.account
+    assert Decimal("0.1") == Decimal(run.parameters["floor"])
+    assert held.id == run.id
