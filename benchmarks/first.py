@@ -25,6 +25,7 @@ from lineitem import COLUMNS, make
 from lines import alternating, figure, median
 
 from haulage.app import Haulage
+from haulage.core.events import ignore
 from haulage.core.clock import new_id, now_ms
 from haulage.core.limits import GIB, MIB
 from haulage.core.ports import Terms
@@ -137,9 +138,7 @@ def sqlite_csv(setting: Setting) -> None:
 def peak_rss_mib(setting: Setting) -> None:
     """The child's peak memory at one and at ten million rows."""
     database = setting.table(1_000_000)
-    ten = f"{QUERY}, (select 1 union all select 2 union all select 3 union all select 4 union all select 5 " + (
-        "union all select 6 union all select 7 union all select 8 union all select 9 union all select 10)"
-    )
+    ten = f"{QUERY}, (with recursive n(i) as (select 1 union all select i + 1 from n where i < 10) select i from n)"
     for label, sql in (("1 M rows", QUERY), ("10 M rows", ten)):
         _, peak, file = build_once(setting, database, sql, 2**40)
         shutil.rmtree(file.parent)
@@ -172,7 +171,7 @@ def working(setting: Setting) -> Iterator[tuple[Haulage, int]]:
         '[sources.shop]\nurl = "sqlite:///shop.db"\n'
         '[datasets.items]\nsource = "shop"\nsql = "select id, name from item"\nkey = ["id"]\nformats = ["csv"]\n'
     )
-    haul = Haulage.from_toml(config, observe=lambda event: None)
+    haul = Haulage.from_toml(config, observe=ignore)
     worker = subprocess.Popen(
         [sys.executable, "-m", "haulage", "worker", "--config", str(config)], stderr=subprocess.DEVNULL
     )

@@ -219,6 +219,7 @@ class Haulage:
         """
         from haulage.web.app import Services, create_app
 
+        sweeper = self.sweeper()
         return create_app(
             Services(
                 exports=self.exports,
@@ -229,7 +230,7 @@ class Haulage:
                 secret_keys=self.settings.secret_keys,
                 limits=self.settings.exports,
                 doors=self.settings.doors,
-                sweep=lambda: self.sweeper().pass_once(),
+                sweep=sweeper.pass_once,
                 observe=self.observe,
                 version=__version__,
             ),

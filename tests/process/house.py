@@ -1,0 +1,304 @@
+"""A house with real workers: a store, artifacts, a source, and processes that a test kills by their own id.
+
+Read ``House`` first. ``worker_process.py`` is the program of a worker here: the same parts as ``haulage worker``,
+with limits that the test gives and with everything it observes written to a file, a JSON line each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from haulage.artifacts.local import LocalArtifacts
+from haulage.core.catalogue import Catalogue, Dataset, Parameter
+from haulage.core.limits import GIB, BuildLimits, DoorLimits, ExportLimits
+from haulage.core.ports import Presence
+from haulage.core.requester import Requester
+from haulage.exports.expire import ExportSweep
+from haulage.exports.life import ExportRun
+from haulage.exports.request import Exports
+from haulage.sources import open_source
+from haulage.stores.open import open_store
+
+PROGRAM = Path(__file__).with_name("worker_process.py")
+AMINA = Requester("north", "amina")
+BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
+LIMITS = ExportLimits(
+    build=BUILD,
+    store_bytes=8 * GIB,
+    lease_seconds=2,
+    beat_seconds=0.2,
+    progress_seconds=0.05,
+    stop_seconds=1,
+    sweep_seconds=0.3,
+    drain_seconds=20,
+    tenant_running=50,
+)
+UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :rows)"
+ROWS = (Parameter("rows", "integer", default=1_000),)
+DATASETS = (
+    Dataset("names", "shop", sql="select id, name, id * 1.5 as x from names where id <= :rows", parameters=ROWS,
+            key=("id",), formats=("csv", "json", "ndjson")),
+    # Rows come at once and there is no end to them in the time of a test.
+    Dataset("stream", "shop", sql=f"{UPTO} select i, 'name ' || i as name from n", parameters=ROWS,
+            limits=replace(BUILD, count_seconds=0.05, rows=10**12)),
+    # One statement that says nothing until it is done: while counting, and while writing.
+    Dataset("silent", "shop", sql=f"{UPTO} select sum(i) as total from n", parameters=ROWS),
+    Dataset("silent_rows", "shop", sql=f"{UPTO} select i, abs(random()) % 1000 as k from n order by k", parameters=ROWS,
+            limits=replace(BUILD, count_seconds=0.05, rows=10**12)),
+    Dataset("again", "shop", sql=f"{UPTO} select i from n", parameters=ROWS, on_worker_loss="rerun",
+            limits=replace(BUILD, count_seconds=0.05, rows=10**12)),
+    Dataset("wrong", "shop", sql="select abs(-9223372036854775808) as a"),
+    Dataset("unknown", "nowhere", sql="select 1 as a"),
+)  # fmt: skip
+FOREVER = {"rows": 10**11}
+
+
+class Worker:
+    """One worker process of a house."""
+
+    def __init__(self, house: House, folder: Path, config: dict, environment: dict):
+        self.log = folder / "events.jsonl"
+        self.log.touch()
+        config_file = folder / "config.json"
+        config_file.write_text(json.dumps(config))
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(config_file), str(self.log)],
+            env={**os.environ, **environment},
+            stderr=(folder / "stderr").open("wb"),
+            process_group=0,
+        )
+        self.stderr = folder / "stderr"
+        self.pid = self.process.pid
+
+    def events(self, kind: str | None = None) -> list[dict]:
+        """What it observed so far, or only what is of one kind."""
+        lines = self.log.read_text().splitlines()
+        seen = [json.loads(line) for line in lines if line.endswith("}")]
+        return [each for each in seen if kind in (None, each["event"])]
+
+    def wait_for(self, kind: str, seconds: float = 20, **members) -> dict:
+        """The first event of a kind, with these members."""
+
+        def found():
+            return [e for e in self.events(kind) if members.items() <= e.items()]
+
+        until(found, seconds, lambda: f"no {kind} {members} in {self.events()}\n{self.stderr.read_text()}")
+        return found()[0]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to this process alone."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it without a word, and see that this is what ended it."""
+        self.signal(signal.SIGKILL)
+        assert self.process.wait(10) == -signal.SIGKILL
+
+    def end(self, seconds: float = 20) -> int:
+        """Wait until it has ended; gives its return code."""
+        return self.process.wait(seconds)
+
+
+class House:
+    """Everything that a story of workers needs."""
+
+    def __init__(self, folder: Path, limits: ExportLimits = LIMITS):
+        self.folder = folder
+        self.limits = limits
+        self.source = folder / "shop.db"
+        self.store_path = folder / "haulage.db"
+        self.artifacts_root = folder / "artifacts"
+        make_source(self.source)
+        self.store = open_store(f"sqlite:///{self.store_path}", limits)
+        self.artifacts = LocalArtifacts(self.artifacts_root)
+        self.artifacts.prepare()
+        self.catalogue = Catalogue()
+        for dataset in DATASETS:
+            self.catalogue.add(dataset)
+        self.workers: list[Worker] = []
+        self.events: list = []
+
+    @property
+    def exports(self) -> Exports:
+        return Exports(
+            self.store,
+            self.artifacts,
+            self.catalogue,
+            open_source=lambda _name: open_source(f"sqlite:///{self.source}"),
+            limits=self.limits,
+            doors=DoorLimits(),
+        )
+
+    def close(self) -> None:
+        """End every process that this house started, by its own id."""
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    worker.signal(signal.SIGKILL)
+                worker.process.wait(10)
+        for pid in self.children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.store.close()
+
+    # -- workers -----------------------------------------------------------------------------------
+
+    def worker(self, *, wait: bool = True, environment: dict | None = None, **config) -> Worker:
+        """Start a worker; ``config`` is read by ``worker_process.py``."""
+        folder = self.folder / f"worker-{len(self.workers)}"
+        folder.mkdir()
+        known = {
+            "store": f"sqlite:///{self.store_path}",
+            "artifacts": str(self.artifacts_root),
+            "source": f"sqlite:///{self.source}",
+            "limits": asdict(self.limits),
+            "lanes": 2,
+            "only_run": None,
+            "keep": [],
+            "rlimits": {},
+            "busy_seconds": 0.5,
+        }
+        assert set(config) <= set(known), config
+        worker = Worker(self, folder, {**known, **config}, environment or {})
+        self.workers.append(worker)
+        if wait:
+            worker.wait_for("WorkerStarted")
+        return worker
+
+    def pretend_a_worker(self) -> None:
+        """Let requests be accepted before a worker is there."""
+        now = self.store.now()
+        self.store.workers.announce(Presence("pretended", "nowhere", 1, "0", "claiming", 1, now, now))
+
+    def children(self) -> list[int]:
+        """Builds that live, found by the folder that they work in."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(self.artifacts_root)):
+                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                    found += [] if state == "Z" else [int(entry.name)]
+        return found
+
+    def child(self) -> int:
+        """The one build that lives, once it is there."""
+        until(lambda: len(self.children()) == 1, 10, lambda: f"{self.children()} are alive")
+        return self.children()[0]
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def request(self, dataset: str = "names", *, requester: Requester = AMINA, **asked) -> str:
+        """Ask for an export; gives its id."""
+        known = ("format", "compression", "options", "columns", "private_run")
+        options = {name: asked.pop(name) for name in known if name in asked}
+        return self.exports.request(requester, dataset, parameters=asked, **options).run.id
+
+    def get(self, run: str) -> ExportRun:
+        found = self.store.exports.get(run)
+        assert found is not None
+        return found
+
+    def cancel(self, run: str) -> ExportRun:
+        return self.exports.cancel(AMINA, run)
+
+    def wait(self, run: str, *states: str, seconds: float = 20) -> ExportRun:
+        """Wait until a run is in one of these states, or has ended."""
+        wanted = states or ("ready", "failed", "cancelled", "expired")
+        until(lambda: self.get(run).state in wanted, seconds, lambda: f"waited for {wanted}: {self.get(run)}")
+        return self.get(run)
+
+    def wait_for_rows(self, run: str, rows: int = 1) -> ExportRun:
+        """Wait until a run says that it has written so many rows."""
+        until(lambda: (self.get(run).processed or 0) >= rows, 20, lambda: f"no rows: {self.get(run)}")
+        return self.get(run)
+
+    def wait_for_sql(self, child: int) -> None:
+        """Wait until a child burns time in its statement: started, and silent."""
+        begun = cpu_seconds(child)
+        until(lambda: cpu_seconds(child) > max(begun, 0.15) + 0.1, 20, lambda: "the child does not work")
+
+    def file_of(self, run: ExportRun) -> bytes:
+        assert run.artifact_key is not None
+        return (self.artifacts_root / "files" / run.artifact_key).read_bytes()
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def sweep(self, after_seconds: float = 0):
+        """One pass of a sweep, as if so much time had passed."""
+        sweep = ExportSweep(self.store, self.artifacts, self.limits, self.events.append)
+        return sweep.pass_once(self.store.now() + int(after_seconds * 1000))
+
+    def on_disk(self) -> list[str]:
+        """Everything that lies under work and files."""
+        return sorted(
+            str(path.relative_to(self.artifacts_root))
+            for folder in ("work", "files")
+            for path in (self.artifacts_root / folder).rglob("*")
+        )
+
+    def assert_whole(self) -> None:
+        """Every ready run has its whole file, byte by byte, and there is no byte besides."""
+        with contextlib.closing(sqlite3.connect(self.store_path)) as store:
+            rows = store.execute("select state, artifact_key, bytes, sha256 from exports").fetchall()
+        expected = []
+        for state, key, size, digest in rows:
+            if state == "ready":
+                content = (self.artifacts_root / "files" / key).read_bytes()
+                assert (len(content), hashlib.sha256(content).hexdigest()) == (size, digest)
+                expected.append(f"files/{key}")
+            elif state == "running":
+                raise AssertionError("a run is still running")
+        assert self.on_disk() == sorted(expected)
+
+    def assert_nothing_left(self) -> None:
+        """No byte and no child."""
+        until(lambda: not self.children(), 5, lambda: f"{self.children()} are alive")
+        assert self.on_disk() == []
+
+
+def make_source(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as source, source:
+        source.execute("pragma journal_mode=wal")
+        source.execute("create table names (id integer primary key, name text)")
+        source.execute(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)"
+            " insert into names select i, 'name ' || i from n"
+        )
+
+
+def until(happened, seconds: float, told=lambda: "it did not happen") -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.01)
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of a processor; 0 when it is not there."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process is frozen."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def at_a_random_moment(seed: int, within_seconds: float) -> None:
+    """Wait for a moment that differs from seed to seed, and is the same for the same one."""
+    time.sleep(random.Random(seed).uniform(0, within_seconds))

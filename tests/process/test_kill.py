@@ -1,0 +1,101 @@
+"""kill -9 of the child, of the supervisor, of both, of the whole group: every run ends, no byte stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.process.house import FOREVER, at_a_random_moment, until
+
+SILENT = pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
+
+
+def started(house, dataset):
+    """A worker, a run that goes on for ever, and its child in the middle of it."""
+    worker = house.worker()
+    run = house.request(dataset, **FOREVER)
+    child = house.child()
+    house.wait_for_sql(child)
+    return worker, run, child
+
+
+@SILENT
+def test_a_killed_child_fails_its_run_and_leaves_no_byte(house, dataset):
+    worker, run, child = started(house, dataset)
+
+    os.kill(child, signal.SIGKILL)
+
+    ended = house.wait(run, seconds=3)
+    assert ("failed", "child_killed") == (ended.state, ended.failure_code)
+    assert "SIGKILL" in worker.wait_for("RunSettled", run=run)["cause"]
+    house.assert_nothing_left()
+    assert worker.process.poll() is None
+
+
+@SILENT
+def test_a_killed_supervisor_takes_its_child_along_even_within_a_silent_statement(house, dataset):
+    worker, run, _child = started(house, dataset)
+
+    worker.kill()
+
+    until(lambda: not house.children(), 2, lambda: "the child outlived its supervisor")
+    assert "running" == house.get(run).state
+
+
+@SILENT
+def test_the_run_of_a_killed_supervisor_is_failed_by_the_next_worker(house, dataset):
+    worker, run, _child = started(house, dataset)
+
+    worker.kill()
+    next_worker = house.worker()
+
+    ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    assert ("failed", "worker_lost", 1) == (ended.state, ended.failure_code, ended.attempts)
+    assert next_worker.events("RunSettled")
+    house.assert_nothing_left()
+
+
+@pytest.mark.parametrize("victims", ["child then supervisor", "supervisor then child", "whole group"])
+def test_whoever_is_killed_the_next_worker_ends_the_run_and_no_byte_is_left(house, victims):
+    worker, run, child = started(house, "stream")
+    house.wait_for_rows(run)
+    assert house.on_disk()
+
+    if victims == "child then supervisor":
+        os.kill(child, signal.SIGKILL)
+        worker.kill()
+    elif victims == "supervisor then child":
+        worker.signal(signal.SIGSTOP)  # so that it cannot settle what it sees
+        os.kill(child, signal.SIGKILL)
+        worker.kill()
+    else:
+        os.killpg(worker.pid, signal.SIGKILL)
+        assert -signal.SIGKILL == worker.end()
+    house.worker()
+
+    ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    assert "failed" == ended.state
+    assert ended.failure_code in {"worker_lost", "child_killed"}
+    house.assert_nothing_left()
+
+
+def test_workers_killed_at_twelve_random_moments_leave_nothing_that_the_sweep_does_not_end(house):
+    """One house, twelve deaths: between the claim, the start of the child, writing, publishing and the settle."""
+    runs = []
+    for seed in range(12):
+        worker = house.worker()
+        runs.append(house.request("names", rows=60_000 + seed))
+        worker.wait_for("RunClaimed", run=runs[-1])
+        at_a_random_moment(seed, 0.9)
+        worker.kill()
+    until(lambda: not house.children(), 3, lambda: "a child outlived its supervisor")
+
+    report = house.sweep(after_seconds=60)
+
+    states = [house.get(run).state for run in runs]
+    assert {"ready", "failed"} >= set(states)
+    assert states.count("failed") == report.lost > 0  # it did hit runs in the middle
+    assert {None, "worker_lost"} >= {house.get(run).failure_code for run in runs}
+    house.assert_whole()

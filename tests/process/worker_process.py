@@ -1,0 +1,54 @@
+"""``python worker_process.py CONFIG EVENTS``: one worker of a test, in its own process."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import threading
+from dataclasses import fields
+from pathlib import Path
+
+from haulage.artifacts.local import LocalArtifacts
+from haulage.core.limits import BuildLimits, ExportLimits
+from haulage.exports.expire import ExportSweep
+from haulage.stores.open import open_store
+from haulage.worker import process
+from haulage.worker.supervisor import Supervisor
+from haulage.worker.sweeper import Sweeper
+
+
+def main(config: dict, log: Path) -> None:
+    lock = threading.Lock()
+    file = log.open("a")
+
+    def observe(event: object) -> None:
+        known = {each.name: getattr(event, each.name) for each in fields(event)}
+        with lock:
+            file.write(json.dumps({"event": type(event).__name__, **known}) + "\n")
+            file.flush()
+
+    process.KEPT += tuple(config["keep"])
+    for name, value in config["rlimits"].items():
+        resource.setrlimit(getattr(resource, name), (value, value))
+    limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})
+    store = open_store(config["store"], limits)
+    artifacts = LocalArtifacts(Path(config["artifacts"]))
+    sweeper = Sweeper(ExportSweep(store, artifacts, limits, observe), limits.sweep_seconds, observe)
+    sources = {"shop": (config["source"], config["busy_seconds"])}
+    Supervisor(
+        store,
+        artifacts,
+        limits,
+        sweeper,
+        source_of=sources.__getitem__,
+        permit=lambda run: None,
+        lanes=config["lanes"],
+        version="test",
+        only_run=config["only_run"],
+        observe=observe,
+    ).run()
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))
