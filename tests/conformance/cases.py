@@ -10,11 +10,12 @@ import functools
 import sqlite3
 import tempfile
 from collections import deque
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from haulage.core.clock import new_id
 from haulage.core.lifecycle import CancelWish, LeaseUse
@@ -48,6 +49,29 @@ class Sqlite:
                         (select count(*) from {table} where state = 'running'), old.cancel_requested_at is not null);
                 end;
             """)
+
+    @contextmanager
+    def locked(self, url: str):
+        """Another program holds the right to write."""
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as direct:
+            direct.execute("begin immediate")
+            yield
+            direct.execute("rollback")
+
+    @contextmanager
+    def without_space(self, store):
+        """The store may not grow."""
+        engine, pages = store._database.engine, []
+
+        def limit(connection, _record, _proxy):
+            connection.execute("pragma max_page_count = 1")  # SQLite makes it what the file has already.
+            pages.append(connection)
+
+        event.listen(engine, "checkout", limit)
+        yield
+        event.remove(engine, "checkout", limit)
+        for connection in pages:
+            connection.execute("pragma max_page_count = 1000000")
 
     def transitions(self, url: str) -> list[tuple]:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as direct:

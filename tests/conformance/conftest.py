@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,17 @@ from tests.conformance.cases import Case, pairs
 MEMORY = "/dev/shm"  # a commit waits for the disk; thousands of them in a test need not
 
 
-@pytest.fixture
-def folder():
+@contextmanager
+def make_folder():
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="haulage-test-", dir=place) as made:
         yield Path(made)
+
+
+@pytest.fixture
+def folder():
+    with make_folder() as made:
+        yield made
 
 
 @pytest.fixture(params=pairs())

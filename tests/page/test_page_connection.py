@@ -62,7 +62,8 @@ def test_a_hidden_tab_does_not_poll_and_looks_at_once_when_it_is_seen(reader):
       document.dispatchEvent(new Event("visibilitychange"));
     }"""
     with page.expect_response(LISTED):
-        pass  # So that the next look is due soon, not under way.
+        pass
+    page.wait_for_timeout(250)  # The next look is due soon, and none is under way.
     page.evaluate(hide, True)
     asked = []
     page.on("request", lambda request: asked.append(time.monotonic()) if LISTED.search(request.url) else None)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from tests.process.house import LIMITS, House
+from haulage.stores.open import open_store
+from tests.process.house import LIMITS, House, make_source
+from tests.process.launcher import Launcher
 
 
 def pytest_collection_modifyitems(items):
@@ -13,9 +17,27 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.process)
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """A source and a migrated store, made once and copied for each house."""
+    folder = tmp_path_factory.mktemp("template")
+    make_source(folder / "shop.db")
+    open_store(f"sqlite:///{folder}/haulage.db").close()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def launcher():
+    started = Launcher()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def house(tmp_path, request):
+def house(template, launcher, tmp_path, request):
     """A house with short limits; a test marks itself with other limits by indirect parameters."""
-    built = House(tmp_path, getattr(request, "param", LIMITS))
+    for path in template.glob("*.db"):
+        shutil.copy(path, tmp_path)
+    built = House(tmp_path, launcher, getattr(request, "param", LIMITS))
     yield built
     built.close()

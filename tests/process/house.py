@@ -13,8 +13,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,15 +20,17 @@ from pathlib import Path
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
 from haulage.core.limits import GIB, BuildLimits, DoorLimits, ExportLimits
-from haulage.core.ports import Presence
+from haulage.core.ports import Presence, Terms
 from haulage.core.requester import Requester
 from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
 from haulage.exports.request import Exports
 from haulage.sources import open_source
 from haulage.stores.open import open_store
+from haulage.worker import lanes
+from haulage.worker.heartbeat import Heartbeat
+from tests.process.launcher import Launcher
 
-PROGRAM = Path(__file__).with_name("worker_process.py")
 AMINA = Requester("north", "amina")
 BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
 LIMITS = ExportLimits(
@@ -67,18 +67,12 @@ FOREVER = {"rows": 10**11}
 class Worker:
     """One worker process of a house."""
 
-    def __init__(self, house: House, folder: Path, config: dict, environment: dict):
+    def __init__(self, launcher: Launcher, folder: Path, config: dict):
         self.log = folder / "events.jsonl"
         self.log.touch()
-        config_file = folder / "config.json"
-        config_file.write_text(json.dumps(config))
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(config_file), str(self.log)],
-            env={**os.environ, **environment},
-            stderr=(folder / "stderr").open("wb"),
-            process_group=0,
-        )
         self.stderr = folder / "stderr"
+        self.stderr.touch()
+        self.process = launcher.start(config, self.log, self.stderr)
         self.pid = self.process.pid
 
     def events(self, kind: str | None = None) -> list[dict]:
@@ -113,13 +107,14 @@ class Worker:
 class House:
     """Everything that a story of workers needs."""
 
-    def __init__(self, folder: Path, limits: ExportLimits = LIMITS):
+    def __init__(self, folder: Path, launcher: Launcher, limits: ExportLimits = LIMITS, store_path: Path | None = None):
+        """In a folder with a source and a store."""
         self.folder = folder
+        self.launcher = launcher
         self.limits = limits
         self.source = folder / "shop.db"
-        self.store_path = folder / "haulage.db"
+        self.store_path = store_path or folder / "haulage.db"
         self.artifacts_root = folder / "artifacts"
-        make_source(self.source)
         self.store = open_store(f"sqlite:///{self.store_path}", limits)
         self.artifacts = LocalArtifacts(self.artifacts_root)
         self.artifacts.prepare()
@@ -154,7 +149,7 @@ class House:
 
     # -- workers -----------------------------------------------------------------------------------
 
-    def worker(self, *, wait: bool = True, environment: dict | None = None, **config) -> Worker:
+    def worker(self, *, wait: bool = True, **config) -> Worker:
         """Start a worker; ``config`` is read by ``worker_process.py``."""
         folder = self.folder / f"worker-{len(self.workers)}"
         folder.mkdir()
@@ -165,12 +160,12 @@ class House:
             "limits": asdict(self.limits),
             "lanes": 2,
             "only_run": None,
-            "keep": [],
+            "environment": {},
             "rlimits": {},
             "busy_seconds": 0.5,
         }
         assert set(config) <= set(known), config
-        worker = Worker(self, folder, {**known, **config}, environment or {})
+        worker = Worker(self.launcher, folder, {**known, **config})
         self.workers.append(worker)
         if wait:
             worker.wait_for("WorkerStarted")
@@ -302,3 +297,48 @@ def stopped(pid: int) -> bool:
 def at_a_random_moment(seed: int, within_seconds: float) -> None:
     """Wait for a moment that differs from seed to seed, and is the same for the same one."""
     time.sleep(random.Random(seed).uniform(0, within_seconds))
+
+
+class Bench:
+    """One lane in this process, without a supervisor: for what only shows from inside."""
+
+    def __init__(self, house: House, **changes):
+        self.house = house
+        self.events: list = []
+        known = {
+            "runs": house.store.exports,
+            "artifacts": house.artifacts,
+            "limits": house.limits,
+            "source_of": lambda _name: (f"sqlite:///{house.source}", 0.5),
+            "permit": lambda run: None,
+            "observe": self.events.append,
+        }
+        parts = {**known, **changes}
+        self.heartbeat = Heartbeat(parts["runs"], house.limits, lambda: None, self.events.append)
+        self.bench = lanes.Bench(**parts, heartbeat=self.heartbeat)
+
+    def __enter__(self) -> Bench:
+        self.heartbeat.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.heartbeat.stop()
+
+    def claim(self) -> lanes.Lane:
+        """The next run, held by a lane whose thread is not started yet."""
+        limits, began = self.house.limits, time.monotonic()
+        terms = Terms("bench", limits.lease_seconds, limits.slots, limits.tenant_running, limits.store_bytes, 10)
+        claimed = self.house.store.exports.claim(terms)
+        assert claimed is not None
+        return lanes.Lane(self.bench, *claimed, began, lambda: None)
+
+    def work(self) -> None:
+        """Claim a run and work on it to the end."""
+        lane = self.claim()
+        lane.thread.start()
+        lane.thread.join(30)
+        assert not lane.thread.is_alive()
+
+    def seen(self, kind: type) -> list:
+        """What was observed of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]

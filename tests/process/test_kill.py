@@ -81,21 +81,21 @@ def test_whoever_is_killed_the_next_worker_ends_the_run_and_no_byte_is_left(hous
     house.assert_nothing_left()
 
 
-def test_workers_killed_at_twelve_random_moments_leave_nothing_that_the_sweep_does_not_end(house):
-    """One house, twelve deaths: between the claim, the start of the child, writing, publishing and the settle."""
+def test_workers_killed_at_random_moments_leave_nothing_that_the_sweep_does_not_end(house):
+    """One house, eight deaths: between the claim, the start of the child, writing, publishing and the settle."""
     runs = []
-    for seed in range(12):
+    for seed in range(8):
         worker = house.worker()
         runs.append(house.request("names", rows=60_000 + seed))
         worker.wait_for("RunClaimed", run=runs[-1])
-        at_a_random_moment(seed, 0.9)
+        at_a_random_moment(seed, 0.7)
         worker.kill()
     until(lambda: not house.children(), 3, lambda: "a child outlived its supervisor")
 
-    report = house.sweep(after_seconds=60)
+    house.sweep(after_seconds=60)
 
-    states = [house.get(run).state for run in runs]
-    assert {"ready", "failed"} >= set(states)
-    assert states.count("failed") == report.lost > 0  # it did hit runs in the middle
-    assert {None, "worker_lost"} >= {house.get(run).failure_code for run in runs}
+    ended = [house.get(run) for run in runs]
+    assert {"ready", "failed"} >= {run.state for run in ended}
+    assert "worker_lost" in {run.failure_code for run in ended}  # it did hit runs in the middle
+    assert {None, "worker_lost"} >= {run.failure_code for run in ended}
     house.assert_whole()

@@ -1,10 +1,10 @@
-"""``python worker_process.py CONFIG EVENTS``: one worker of a test, in its own process."""
+"""One worker of a test, in a process of its own; ``launcher.py`` forks it."""
 
 from __future__ import annotations
 
 import json
+import os
 import resource
-import sys
 import threading
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +28,8 @@ def main(config: dict, log: Path) -> None:
             file.write(json.dumps({"event": type(event).__name__, **known}) + "\n")
             file.flush()
 
-    process.KEPT += tuple(config["keep"])
+    os.environ.update(config["environment"])
+    process.KEPT += tuple(name for name in os.environ if name in ("LD_PRELOAD", "HAULAGE_SHIM"))
     for name, value in config["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
     limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})
@@ -48,7 +49,3 @@ def main(config: dict, log: Path) -> None:
         only_run=config["only_run"],
         observe=observe,
     ).run()
-
-
-if __name__ == "__main__":
-    main(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]))

@@ -80,6 +80,7 @@ class House:
         self.limits = ExportLimits()
         self.doors = DoorLimits(grant_check_seconds=0)
         self.events = []
+        self.apps = []
         self.sweeps = threading.Semaphore(0)
         self._shop(folder / "shop.db")
         self.worker_lives()
@@ -110,7 +111,9 @@ class House:
         return Services(**{**known, **changes})
 
     def app(self, authenticate=None, **changes):
-        return create_app(self.services(**changes), authenticate)
+        app = create_app(self.services(**changes), authenticate)
+        self.apps.append(app)
+        return app
 
     def client(self, key=None, *, app=None, base=HERE, **headers):
         """A program with a bearer key, or nobody."""
@@ -185,6 +188,8 @@ class House:
         return self.folder / "artifacts" / "files" / self.row(run).artifact_key
 
     def close(self):
+        for app in self.apps:
+            app.state.sweep.stop()
         self.store.close()
 
 

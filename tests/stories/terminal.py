@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from haulage.cli.main import run
 
 SECRET = "kJ8s-2hd0qLx7Zp4Wm1Rv6Tt3Yy9Uu5I"
 CONFIGURATION = f"""
@@ -43,12 +46,12 @@ ids = {{type = "integer", many = true}}
 
 [datasets.broken]
 source = "shop"
-sql = "select nothing from nowhere"
+sql = "select missing from nowhere"
 
 [datasets.endless]
 source = "shop"
 sql = "select o.id from orders o, orders p, orders q"
-key = ["id"]
+limits = {{rows = 100_000_000, file_bytes = "400 MiB"}}
 
 [datasets.closed]
 source = "shop"
@@ -76,7 +79,7 @@ class Answer:
 
 
 class Terminal:
-    """Runs ``python -m haulage`` in a folder of its own, with nothing of ours in the environment."""
+    """Runs ``haulage`` in a folder of its own, with nothing of ours in the environment."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -101,18 +104,19 @@ class Terminal:
         return self
 
     def run(self, *words, **environ) -> Answer:
-        """Run a command to its end."""
-        done = subprocess.run(
-            [sys.executable, "-m", "haulage", *map(str, words)],
-            cwd=self.folder,
-            env=self.environ | environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Answer(done.returncode, done.stdout, done.stderr)
+        """Run a command to its end, in this process: it takes a tenth of the time of a new one."""
+        out, err, before, stdin = io.StringIO(), io.StringIO(), dict(os.environ), sys.stdin
+        os.environ.clear()
+        os.environ.update(self.environ | environ)
+        sys.stdin = io.StringIO()  # nobody is there to be asked
+        try:
+            with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = run([str(word) for word in words])
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            sys.stdin = stdin
+        return Answer(code, out.getvalue(), err.getvalue())
 
     @contextlib.contextmanager
     def started(self, *words, **environ):

@@ -8,9 +8,9 @@ import sys
 import tomllib
 
 import pytest
+from tests.stories.terminal import Terminal
 
 from haulage.config import load, matches
-from tests.stories.terminal import Terminal
 
 
 @pytest.fixture

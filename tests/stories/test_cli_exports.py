@@ -8,10 +8,13 @@ import hashlib
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
-
 from tests.stories.terminal import Terminal, until
+
+from haulage import Haulage, Refused
+from haulage.cli.keeping import Destination
 
 
 @pytest.fixture
@@ -19,8 +22,11 @@ def terminal(tmp_path):
     return Terminal(tmp_path).shop()
 
 
+OURS = (".toml", ".db", ".db-shm", ".db-wal")
+
+
 def files_in(folder):
-    return sorted(path.name for path in folder.iterdir() if path.is_file() and "haulage" not in path.name)
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix not in OURS)
 
 
 def test_an_export_builds_its_file_itself_when_no_worker_lives(terminal):
@@ -64,7 +70,8 @@ def test_columns_options_and_compression(terminal):
     (name,) = [name for name in files_in(terminal.folder) if name.endswith(".gz")]
 
     assert 0 == answer.code
-    assert b"total,id\r\n1.5,1\r\n" == gzip.decompress((terminal.folder / name).read_bytes())[:17]
+    lines = gzip.decompress((terminal.folder / name).read_bytes()).decode("utf-8-sig").split("\r\n")
+    assert ["total,id", "1.5,1"] == lines[:2]
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(terminal):
@@ -110,7 +117,7 @@ def test_what_is_refused_is_told_in_full_and_leaves_nothing(terminal, words, tol
     assert all(sentence in answer.err for sentence in told)
     assert as_json.document["error"]["code"] in ("invalid", "not_found", "forbidden")
     assert [] == terminal.run("runs", "list", "--json").document["items"]
-    assert ["shop.db"] == files_in(terminal.folder)
+    assert [] == files_in(terminal.folder)
 
 
 def test_a_parameter_without_a_value_is_a_usage_error(terminal):
@@ -125,7 +132,7 @@ def test_a_failed_run_ends_with_1_and_says_why(terminal):
 
     assert 1 == answer.code
     assert "failed: The data source refused the query. (source_failed)" in answer.err
-    assert ["shop.db"] == files_in(terminal.folder)
+    assert [] == files_in(terminal.folder)
 
 
 def test_bytes_that_were_changed_are_never_handed_out(terminal):
@@ -137,6 +144,23 @@ def test_bytes_that_were_changed_are_never_handed_out(terminal):
 
     assert 1 == checked.code
     assert f"FAIL  files: run {run}: its bytes are missing or not those that were written" in checked.out
+
+
+def test_a_copy_that_differs_from_what_was_built_is_not_kept(terminal):
+    run_id = terminal.run_of(terminal.run("export", "orders", "--json"))
+    (kept,) = (terminal.folder / "artifacts" / "files").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"Customer", b"customer"))  # of the same size
+    haul = Haulage.from_toml(terminal.config, environ={})
+    try:
+        with pytest.raises(Refused) as refused:
+            Destination(terminal.folder / "orders.csv", force=False).save(haul, haul.exports.get(haul.operator, run_id))
+        run = haul.exports.get(haul.operator, run_id)
+    finally:
+        haul.close()
+
+    assert "artifact_lost" == refused.value.code
+    assert ("failed", "artifact_lost") == (run.state, run.failure_code)
+    assert [] == files_in(terminal.folder)
 
 
 @pytest.mark.process
@@ -153,7 +177,7 @@ def test_ctrl_c_cancels_and_waits_until_the_build_has_stopped(terminal):
     assert "cancelled: there is no file" in err
     assert "cancelled" == run["state"]
     assert [] == list((terminal.folder / "artifacts" / "work").iterdir())
-    assert ["shop.db"] == files_in(terminal.folder)
+    assert [] == files_in(terminal.folder)
 
 
 @pytest.mark.process
@@ -164,7 +188,7 @@ def test_a_private_worker_dies_with_its_command_and_the_sweep_ends_the_run(termi
         (child,) = children(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        until(lambda: not os.path.exists(f"/proc/{child}"))
+        until(lambda: not Path(f"/proc/{child}").exists())
 
     (run,) = terminal.run("runs", "list", "--json").document["items"]
     answer = terminal.run("runs", "watch", run["id"], **limits)
@@ -195,12 +219,6 @@ def running(terminal):
 
 
 def children(pid):
-    found = []
-    for status in (path for path in os.listdir("/proc") if path.isdigit()):
-        try:
-            with open(f"/proc/{status}/stat") as text:
-                if int(text.read().rpartition(")")[2].split()[1]) == pid:
-                    found.append(int(status))
-        except OSError:
-            continue
-    return found
+    """Processes that this one has started, as Linux lists them."""
+    listed = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in listed for child in path.read_text().split()]

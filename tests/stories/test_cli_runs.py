@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.stories.terminal import CONFIGURATION, Terminal
 
 
@@ -116,7 +115,7 @@ def test_a_source_that_is_not_there_is_found_by_the_doctor_and_not_at_start(term
 
 
 def test_the_doctor_is_content_with_a_house_in_order(tmp_path):
-    tidy = CONFIGURATION.replace("select nothing from nowhere", "select 1 as one")
+    tidy = CONFIGURATION.replace("select missing from nowhere", "select 1 as one")
     terminal = Terminal(tmp_path).shop(configuration=tidy)
     terminal.run("export", "orders")
 

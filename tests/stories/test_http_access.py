@@ -302,14 +302,19 @@ def test_a_key_that_changes_hands_does_not_take_its_sessions_along(house, owned)
 def test_an_unknown_method_is_refused_for_every_token_alike(house, owned, method):
     owner, run, _link = owned
 
-    real, made_up = owner.request(method, f"/api/exports/{run['token']}"), owner.request(method, f"/api/exports/{NOBODYS}")
+    real, made_up = (
+        owner.request(method, f"/api/exports/{run['token']}"),
+        owner.request(method, f"/api/exports/{NOBODYS}"),
+    )
 
     assert (405, "method_not_allowed") == (real.status_code, real.json()["code"])
     assert {"DELETE", "GET"} >= set(real.headers["allow"].split(", "))
     assert bare(made_up) == bare(real)
 
 
-@pytest.mark.parametrize("path", ["/api", "/api/", "/api/nothing", "/nothing", "/api/exports/", "/api/exports/a/b", "/API/exports"])
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/", "/api/nothing", "/nothing", "/api/exports/", "/api/exports/a/b", "/API/exports"]
+)
 def test_an_unknown_address_is_the_same_not_found(house, owned, path):
     owner = owned[0]
 

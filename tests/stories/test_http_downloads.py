@@ -9,10 +9,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.stories.conftest import read_all
 
 from haulage.exports.life import ExportLife
 from haulage.web.download import PIECE_BYTES
-from tests.stories.conftest import read_all
 
 # More than the buffers of two sockets hold, so that the server is still at it when something happens.
 LARGE = hashlib.sha256(b"").digest() * (64 * 1024 * 1024 // 32)

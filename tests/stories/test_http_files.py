@@ -96,7 +96,9 @@ def test_a_file_is_gone_at_the_instant_before_any_sweep(fetch, house):
 
     at_the_file, old_link, minted = fetch.client.get(link), fetch(), fetch.client.post(f"/api/exports/{token}/file")
 
-    answers = [(each.status_code, each.json()["code"], each.json()["state"]) for each in (at_the_file, old_link, minted)]
+    answers = [
+        (each.status_code, each.json()["code"], each.json()["state"]) for each in (at_the_file, old_link, minted)
+    ]
     assert [(410, "expired", "expired")] * 3 == answers
 
 
@@ -328,9 +330,10 @@ def test_the_name_of_a_run_is_the_name_of_the_download(house):
 
     answer = client.get(link)
 
-    assert "attachment; filename=\"__  .csv.gz\"; filename*=UTF-8''%E5%A3%B2%E4%B8%8A%20%20.csv.gz" == answer.headers[
-        "content-disposition"
-    ]
+    assert (
+        "attachment; filename=\"__  .csv.gz\"; filename*=UTF-8''%E5%A3%B2%E4%B8%8A%20%20.csv.gz"
+        == answer.headers["content-disposition"]
+    )
     assert "application/gzip" == answer.headers["content-type"]
     assert "content-encoding" not in answer.headers
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from haulage.core.errors import Refused
 from haulage.web.access import is_loopback, link_id, session_id
 from haulage.web.attempts import CLIENTS_MAX, MISSES_MAX, REST_SECONDS, Attempts
-from haulage.core.errors import Refused
 from haulage.web.session import new_link
 
 ASKED = {"dataset": "orders"}
@@ -74,7 +74,11 @@ def test_an_unknown_key_is_refused(house, key):
     app.state.attempts = Attempts(pause_seconds=0)
     client = house.client(app=app)
 
-    refused = client.post("/api/session", content=f'{{"key": "{key}"}}'.encode(errors="surrogatepass"), headers={"Content-Type": "application/json"})
+    refused = client.post(
+        "/api/session",
+        content=f'{{"key": "{key}"}}'.encode(errors="surrogatepass"),
+        headers={"Content-Type": "application/json"},
+    )
     taken = client.post("/api/session", json={"key": "key-amina"})
 
     assert refused.status_code in (400, 401)
@@ -94,7 +98,11 @@ def test_guessing_is_slowed_down_and_rests_after_ten_misses(house):
     taken = client.post("/api/session", json={"key": "key-amina"})
 
     assert [401] * MISSES_MAX == misses
-    assert (429, "too_many_attempts", "61") == (rested.status_code, rested.json()["code"], rested.headers["retry-after"])
+    assert (429, "too_many_attempts", "61") == (
+        rested.status_code,
+        rested.json()["code"],
+        rested.headers["retry-after"],
+    )
     assert 200 == taken.status_code
 
 
@@ -123,7 +131,9 @@ def test_signing_out_ends_the_session_and_its_tokens(house):
     kept = house.client(Cookie=f"haulage={secret}")
     assert (200, None) == (out.status_code, out.json()["account"])
     assert 'haulage=""' in out.headers["set-cookie"]
-    assert [401] * 3 == [kept.get(place).status_code for place in (link, f"/api/exports/{run['token']}", "/api/session")]
+    assert [401] * 3 == [
+        kept.get(place).status_code for place in (link, f"/api/exports/{run['token']}", "/api/session")
+    ]
 
 
 def test_signing_in_again_ends_the_session_before(house):
@@ -168,7 +178,9 @@ def test_a_request_of_another_site_is_refused(house, method, path):
     body = {"json": {**ASKED, "format": "json"}} if place.endswith("exports") else {}
 
     def sent(**headers):
-        return reader.request(method, place, headers={name.replace("_", "-"): each for name, each in headers.items()}, **body)
+        return reader.request(
+            method, place, headers={name.replace("_", "-"): each for name, each in headers.items()}, **body
+        )
 
     refused = [
         sent(),

@@ -105,8 +105,8 @@ def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
         with _private_worker(haul, run.id if alone else None):
             try:
                 return follow(haul, run.id, interrupts, sweep=not alone)
-            except Left:
-                say(f"left; the cancel of run {run.id} is recorded")
+            except Left as left:
+                say(f"left; the cancel of run {run.id} is {'recorded' if left.recorded else 'not recorded'}")
                 sys.stderr.flush()
                 # A private build must not hold the door: its child ends with this process, the sweep does the rest.
                 os._exit(FAILED)
@@ -137,11 +137,9 @@ def report(run: ExportRun, kept: Path | None = None, *, aloud: bool = True) -> N
         return
     if not aloud:
         return
+    waits = f"{run.file_name} (kept until {moment(run.expires_at)}; -o FILE takes it out)"
     pairs = [
-        (
-            "file",
-            str(kept) if kept else f"{run.file_name} (kept until {moment(run.expires_at)}; -o FILE takes it out)",
-        ),
+        ("file", waits if kept is None else str(kept)),
         ("rows", number(run.rows)),
         ("bytes", number(run.bytes)),
         ("sha256", str(run.sha256)),
@@ -161,9 +159,8 @@ def notice_text(notice: Any) -> str:
 def _default_format(haul: Haulage, name: str) -> str:
     dataset = haul.catalogue.find(name)
     if dataset is None:
-        raise Refused(
-            "not_found", f"there is no dataset {name!r}; {meant(name, (each.name for each in haul.catalogue))}"
-        )
+        known = [each.name for each in haul.catalogue]
+        raise Refused("not_found", f"there is no dataset {name!r}; {meant(name, known)}")
     return "csv" if "csv" in dataset.formats else dataset.formats[0]
 
 

@@ -29,7 +29,12 @@ BAR_WIDTH = 30
 
 
 class Left(Exception):
-    """The second Ctrl-C: leave at once; the cancel is recorded."""
+    """The second Ctrl-C: leave at once. ``recorded`` says whether the store has the cancel."""
+
+    def __init__(self, *, recorded: bool) -> None:
+        """Remember it."""
+        super().__init__()
+        self.recorded = recorded
 
 
 class Interrupts:
@@ -76,7 +81,7 @@ def follow(haul: Haulage, run_id: str, interrupts: Interrupts | None, *, sweep: 
             asked = _cancel(haul, run_id, shown)
         if interrupts is not None and interrupts.count > 1:
             shown.close()
-            raise Left
+            raise Left(recorded=asked)
         try:
             run = haul.exports.get(haul.operator, run_id)
             place = haul.exports.queue_position(run)

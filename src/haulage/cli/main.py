@@ -30,7 +30,7 @@ COMMANDS = {
     "export": ("haulage.cli.exports", "Export a dataset: durable, with progress, cancelled by Ctrl-C."),
     "runs": ("haulage.cli.runs", "List, show, watch, cancel and expire runs."),
     "datasets": ("haulage.cli.datasets", "List what can be exported, and check every query."),
-    "migrate": ("haulage.cli.operate", "Bring the store's schema up or down."),
+    "migrate": ("haulage.cli.operate", "Bring the store's schema up, or take it away."),
     "sweep": ("haulage.cli.operate", "End what is due and remove what nobody needs, once."),
     "doctor": ("haulage.cli.doctor", "Say what is wrong and what to do."),
 }

@@ -16,7 +16,7 @@ from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json
 @click.option("--yes", is_flag=True, help="Do not ask before data is lost.")
 @shared
 def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
-    """Bring the store's schema up to this version, down by one, or say where it stands.
+    """Bring the store's schema up to this version, take it away, or say where it stands.
 
     Back the store up before, and stop workers and web. A new SQLite store needs no migration: it is made
     with its schema.
@@ -29,10 +29,10 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
         before = store.schema()
         if action == "down":
             if before.version is None:
-                raise Fault("the store has no schema; there is nothing to take down")
+                raise Fault("the store has no schema; there is nothing to take away")
             if not yes:
-                click.confirm("Tables and columns of this version will be lost. Go on?", abort=True, err=True)
-            store.migrate("-1")
+                click.confirm("Every run and every sign-in will be lost. Go on?", abort=True, err=True)
+            store.migrate("base")
         elif action == "up":
             store.migrate("head")
         schema = store.schema()

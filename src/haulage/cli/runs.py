@@ -132,7 +132,11 @@ def show_run(run_id: str, config: Path, as_json: bool) -> int:
 def watch_run(run_id: str, config: Path, as_json: bool) -> int:
     """Follow one run to its end. Ctrl-C stops watching; the run goes on."""
     with opened(config) as haul:
-        run = follow(haul, run_id, None, sweep=True)
+        try:
+            run = follow(haul, run_id, None, sweep=True)
+        except KeyboardInterrupt:
+            say("no longer watching; the run goes on")
+            return FAILED
     if as_json:
         print_json(show(run))
     report(run, aloud=not as_json)

@@ -87,14 +87,8 @@ def serve_web(
     # uvicorn raises the signal again when it has ended; then we still have a worker to wait for.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
-    # No access log: paths hold tokens.
-    config = uvicorn.Config(
-        haul.asgi(),
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=goodbye_seconds,
-    )
+    config = uvicorn.Config(haul.asgi(), access_log=False, log_config=None)  # no access log: paths hold tokens
+    config.server_header, config.timeout_graceful_shutdown = False, goodbye_seconds
     Server(config).run([listener])
 
 

@@ -54,21 +54,29 @@ def load(
     for sentence in wrong_variables:
         faults.say(sentence)
     top = Table(document, "", faults)
-    places = Places(environ, path.parent)
+    settings = _read(top, path, Places(environ, path.parent), schemes)
+    known = Known(settings.sources, formats)
+    for dataset in settings.datasets:
+        for sentence in dataset_faults(dataset, known):
+            faults.say(sentence)
+    if faults.sentences:
+        raise ConfigInvalid(faults.sentences, path.name)
+    return settings
+
+
+def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | None) -> Settings:
+    """Every section in turn; what cannot be used is replaced by a default, so that the next can be read."""
     exports, doors = _limits(top)
-    sources = _sources(top, places, path.parent, schemes)
-    datasets = read_datasets(top, exports.build, path.parent)
-    keys, operator = _keys(top), _operator(top)
     serve, worker = top.table("serve"), top.table("worker")
     settings = Settings(
         path=path,
         store=_place(top, "store", places, STORE_DEFAULT),
         artifacts=_place(top, "artifacts", places, ARTIFACTS_DEFAULT),
         secret_keys=top.demand("secret_keys", places.signing(), ()),
-        sources=sources,
-        datasets=datasets,
-        keys=keys,
-        operator=operator,
+        sources=_sources(top, places, schemes),
+        datasets=read_datasets(top, exports.build, places.folder),
+        keys=_keys(top),
+        operator=_operator(top),
         exports=exports,
         doors=doors,
         app=top.read("app", APP, None),
@@ -76,16 +84,10 @@ def load(
         host=serve.read("host", TEXT, "127.0.0.1"),
         port=serve.read("port", PORT, 8480),
         public_url=serve.read("public_url", PUBLIC_URL, None),
-        warnings=_warnings(path, document),
+        warnings=_warnings(path, top.values),
     )
     for table in (serve, worker, top):
         table.close()
-    known = Known(sources, formats)
-    for dataset in datasets:
-        for sentence in dataset_faults(dataset, known):
-            faults.say(sentence)
-    if faults.sentences:
-        raise ConfigInvalid(faults.sentences, path.name)
     return settings
 
 
@@ -141,7 +143,7 @@ def _limits(top: Table) -> tuple[ExportLimits, DoorLimits]:
     return found, doors_found
 
 
-def _sources(top: Table, places: Places, folder: Path, schemes: Collection[str] | None) -> dict[str, SourceSettings]:
+def _sources(top: Table, places: Places, schemes: Collection[str] | None) -> dict[str, SourceSettings]:
     found = {}
     for name, table in top.tables("sources"):
         if not NAME.fullmatch(name):
@@ -150,7 +152,7 @@ def _sources(top: Table, places: Places, folder: Path, schemes: Collection[str] 
         if url:
             _judge_url(table, url, schemes)
         found[name] = SourceSettings(
-            name, absolute(url, folder), table.read("label", TEXT, ""), table.read("busy_seconds", SECONDS, 5)
+            name, absolute(url, places.folder), table.read("label", TEXT, ""), table.read("busy_seconds", SECONDS, 5)
         )
         table.close()
     return found

@@ -69,7 +69,7 @@ def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> N
         BuildFailed: ``permission_lost``.
     """
     dataset = catalogue.find(run.dataset)
-    if dataset is None:
-        return  # Another worker of the same store may know fewer datasets; the frozen query decides.
-    if not standing(Requester.thawed(dict(run.requester))).holds(dataset.permission):
+    # A worker may know fewer datasets than the web does: then the frozen query decides, but nobody who is banned.
+    permission = None if dataset is None else dataset.permission
+    if not standing(Requester.thawed(dict(run.requester))).holds(permission):
         raise BuildFailed("permission_lost")

@@ -127,13 +127,15 @@ class ExportSweep:
         if move is ExportLife.bury and not gone:
             return  # Only a run without bytes is cancelled; the fence runs out and the next pass tries again.
         kept = {} if not gone else {"artifact_key": None}
-        try:
-            self._settle(held, self._ending(run, move), kept, report, now)
-        except CancelWanted:
-            if gone:
-                self._settle(held, ExportLife.bury, kept, report, now)
-        except LeaseLost:
-            return  # Another sweep was faster.
+        for ending in (self._ending(run, move), ExportLife.bury):
+            try:
+                self._settle(held, ending, kept, report, now)
+            except CancelWanted:
+                if gone:
+                    continue  # The cancel came while the bytes were removed, and it wins.
+            except LeaseLost:
+                pass  # Another sweep was faster.
+            return
 
     def _ending(self, run: ExportRun, move: Move) -> Move:
         if move is ExportLife.lose and run.attempts < run.attempts_max:

@@ -58,6 +58,16 @@ def resolve_parameters(dataset: Dataset, given: Mapping[str, Any]) -> Resolved:
             faults.append(Fault(f"/parameters/{parameter.name}", str(problem)))
     if faults:
         raise Refused("invalid", faults=faults)
+    return _resolved(dataset, values)
+
+
+def defaults_of(dataset: Dataset) -> Resolved:
+    """Every parameter left as it is, also one that a request would need."""
+    values = {p.name: None if p.default is None else _read_all(p, p.default) for p in dataset.parameters}
+    return _resolved(dataset, values)
+
+
+def _resolved(dataset: Dataset, values: Mapping[str, Any]) -> Resolved:
     binds = {p.name: _bound(p, values[p.name]) for p in dataset.parameters}
     shown = {p.name: _plain(values[p.name]) for p in dataset.parameters}
     return Resolved(values, binds, {p.name: p.type for p in dataset.parameters}, shown)
@@ -100,13 +110,13 @@ def _read(parameter: Parameter, value: Any) -> Any:  # noqa: C901, PLR0912 - one
             raise wrong from None
         return value
     if kind == "choice":
-        if value not in {choice for choice, _ in parameter.choices}:
+        if not isinstance(value, str) or value not in {choice for choice, _ in parameter.choices}:
             raise wrong
         return value
     if kind == "integer":
         if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value):
             value = int(value)
-        if not isinstance(value, int) or abs(value) > INTEGER_MAX:
+        if not isinstance(value, int) or not -INTEGER_MAX - 1 <= value <= INTEGER_MAX:
             raise wrong
         return value
     if kind == "decimal":

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from haulage.core import events
-from haulage.core.catalogue import Catalogue
+from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
-from haulage.core.errors import BuildFailed, Fault, Refused
+from haulage.core.errors import BuildFailed, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.ports import (
     Artifacts,
@@ -30,6 +30,7 @@ from haulage.core.ports import (
 )
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
+from haulage.exports.columns import Columns, as_refusal
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import Asked, Wish, active_key_of, check, freeze, query_of
@@ -112,6 +113,7 @@ class Exports:
         self._limits = limits
         self._doors = doors
         self._observe = observe
+        self._columns = Columns(open_source, doors.evaluate_seconds)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class Exports:
             if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
                 raise Refused("too_large", "Your grants are too many to be kept with an export.")
             wish = check(asked, declared, self._doors.evaluate_seconds)
-            self._check_columns(wish, requester)
+            self._columns.check(wish, requester)
             accepted = self._enter(requester, wish, idempotency_key, asked.digest(), private_run)
         except Refused as refused:
             self._observe(
@@ -160,24 +162,6 @@ class Exports:
             run = accepted.run
             self._observe(events.RunRequested("export", run.id, run.tenant, run.account, run.dataset))
         return accepted
-
-    def _check_columns(self, wish: Wish, requester: Requester) -> None:
-        """Columns are known by the query alone, so its source is asked; only when some were chosen."""
-        if wish.columns is None:
-            return
-        reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, self._store.now(), None))
-        try:
-            with self._open_source(wish.dataset.source).snapshot() as snapshot:
-                known = [column.key for column in snapshot.columns(reading)]
-        except BuildFailed as failed:
-            raise _as_refusal(failed) from failed
-        faults = [
-            Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
-            for index, key in enumerate(wish.columns)
-            if key not in known
-        ]
-        if faults:
-            raise Refused("invalid", faults=faults)
 
     def _enter(
         self, requester: Requester, wish: Wish, key: str | None, body_hash: str, private_run: str | None
@@ -296,6 +280,10 @@ class Exports:
             Query(tenant=tenant, account=account, state=state, dataset=dataset, before=before, limit=limit)
         )
 
+    def columns(self, dataset: Dataset) -> tuple[Column, ...] | None:
+        """The columns that a file of a dataset can have; None while its source cannot tell."""
+        return self._columns.of(dataset)
+
     def queue_position(self, run: ExportRun) -> int | None:
         """The place in the claim order now, from 1; None when the run is not waiting."""
         return self._store.exports.queue_position(run) if run.state == ExportLife.initial else None
@@ -324,7 +312,7 @@ class Exports:
                 if declared.visible is not None and requester.holds(COUNTS_ALL):
                     everything = snapshot.count(reading_of({**plan, "visible": None}), seconds)
         except BuildFailed as failed:
-            raise _as_refusal(failed) from failed
+            raise as_refusal(failed) from failed
         if visible is None:
             raise Refused("count_timeout", retry_after=RETRY_SECONDS)
         return Counts(everything if requester.holds(COUNTS_ALL) else None, visible, snapshot.at)
@@ -352,12 +340,11 @@ class Exports:
         Raises:
             Refused: ``not_found``, or ``already_final`` where there is no file to remove.
         """
-        run = self.get(requester, run_id)
+        self.get(requester, run_id)
         expired = self._store.exports.move(run_id, ExportLife.expire, {})
         if expired is None:
             state = self.get(requester, run_id).state
             raise Refused("not_ready" if state in ExportLife.active else "already_final", state=state)
-        assert run.artifact_key is not None
         return expired
 
     # -- the file ----------------------------------------------------------------------------------
@@ -401,7 +388,3 @@ class Exports:
         else:
             self._observe(events.ArtifactLost(run.id, problem))
         return Refused("artifact_lost", state="failed")
-
-
-def _as_refusal(failed: BuildFailed) -> Refused:
-    return Refused(failed.code if failed.failure.status else "source_failed")

@@ -21,6 +21,7 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "compression": run.compression,
         "options": dict(run.options),
         "parameters": dict(run.parameters),
+        "columns": run.plan.get("columns"),
         "state": run.state,
         "phase": run.phase if run.state == "running" else None,
         "cancel_requested_at": rfc3339(run.cancel_requested_at),

@@ -9,7 +9,7 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from haulage.core.catalogue import Parameter
+from haulage.core.catalogue import RESERVED_BINDS, Parameter
 
 TYPES: dict[Any, str] = {
     str: "text",
@@ -45,12 +45,12 @@ def _parameter(function: Callable[..., str], name: str, hint: Any, default: obje
     if get_origin(hint) is list:
         many, (hint,) = True, get_args(hint)
     label = name.replace("_", " ").capitalize()
-    if get_origin(hint) is Literal:
-        choices = tuple((str(choice), str(choice)) for choice in get_args(hint))
+    if name in RESERVED_BINDS:
+        raise TypeError(f"{function.__name__}({name}): this name is bound by Haulage itself; choose another one")
+    if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
+        choices = tuple((choice, choice) for choice in get_args(hint))
         return Parameter(name, "choice", label, default, optional, many, choices)
     if hint not in TYPES:
-        message = (
-            f"{function.__name__}({name}): annotate it with one of str, int, Decimal, bool, date, datetime, Literal"
-        )
-        raise TypeError(message)
+        kinds = "str, int, Decimal, bool, date, datetime, Literal of texts"
+        raise TypeError(f"{function.__name__}({name}): annotate it with one of {kinds}")
     return Parameter(name, TYPES[hint], label, default, optional, many)

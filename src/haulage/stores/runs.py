@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import (
@@ -82,7 +83,7 @@ class SqlRuns(Generic[Run]):
         retention_seconds: float,
         released: Mapping[str, None],
     ) -> None:
-        """Prepare the statements once; ``released`` is what a run gives back when its lease ends."""
+        """Say how the statements are built; ``released`` is what a run gives back when its lease ends."""
         self.life = life
         self._database = database
         self._table = table
@@ -92,17 +93,17 @@ class SqlRuns(Generic[Run]):
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
-        self._queue = Queue(table, self._claim)
+        self._queue = queue = Queue(table, self._claim)
         self._insert = insert(table)
         prepare = database.prepare
-        self._by_id = prepare(select(*self._columns).where(table.c.id == bindparam("id")))
-        self._by_key = prepare(select(*self._columns).where(table.c.active_key == bindparam("active_key")))
-        self._position = prepare(self._queue.position())
-        self._next = prepare(self._candidate(self._queue.next()))
-        self._only = prepare(self._candidate(self._queue.only()))
-        self._writes = {name: prepare(self._write_of(move)) for name, move in life.moves.items()}
-        self._beat = prepare(self._beat_of(with_progress=False))
-        self._beat_with_progress = prepare(self._beat_of(with_progress=True))
+        self._by_id = prepare(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
+        self._by_key = prepare(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
+        self._position = prepare(queue.position)
+        self._next = prepare(lambda: self._candidate(queue.next()))
+        self._only = prepare(lambda: self._candidate(queue.only()))
+        self._writes = {name: prepare(partial(self._write_of, move)) for name, move in life.moves.items()}
+        self._beat = prepare(partial(self._beat_of, with_progress=False))
+        self._beat_with_progress = prepare(partial(self._beat_of, with_progress=True))
 
     # -- what doors and workers read ---------------------------------------------------------------
 

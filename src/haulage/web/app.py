@@ -49,6 +49,7 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
     app.state.hints = Hints(services.store.watch, services.doors.event_streams, services.observe)
     app.state.attempts = Attempts()
     app.state.readiness = operate.Readiness()
+    app.state.sweep = sweep
     app.state.page_files = page.page_files()
     routers = [datasets.router, exports.router, events.router, files.router, session.router, operate.router]
     shapes: tuple[type[ExportWish | KeyShown], ...] = (ExportWish,)

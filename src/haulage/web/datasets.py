@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from haulage.core.catalogue import Dataset, Parameter
+from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
 from haulage.core.requester import Requester
 from haulage.formats import COMPRESSIONS, FORMATS, Format
@@ -24,7 +25,11 @@ router = APIRouter(tags=["datasets"])
 @router.get("/datasets", dependencies=[Depends(no_query)], responses=says({200: DatasetList, 304: None}, "invalid"))
 def list_datasets(request: Request, asking: Asks) -> Response:
     """Everything that can be exported; ``permitted`` says whether this requester may."""
-    items = [show_dataset(dataset, asking.requester) for dataset in asking.services.catalogue]
+    columns_of = asking.services.exports.columns
+    items = [
+        show_dataset(each, asking.requester, columns_of(each) if asking.requester.holds(each.permission) else None)
+        for each in asking.services.catalogue
+    ]
     return representation(request, {"items": items})
 
 
@@ -67,9 +72,8 @@ def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
     )
 
 
-def show_dataset(dataset: Dataset, requester: Requester) -> dict[str, Any]:
+def show_dataset(dataset: Dataset, requester: Requester, columns: Sequence[Column] | None) -> dict[str, Any]:
     """One dataset; never its query, its predicate or its source."""
-    columns = [column for key, column in dataset.columns.items() if key not in dataset.hidden]
     return {
         "name": dataset.name,
         "label": dataset.label or dataset.name,
@@ -77,7 +81,7 @@ def show_dataset(dataset: Dataset, requester: Requester) -> dict[str, Any]:
         "permitted": requester.holds(dataset.permission),
         "parameters": [_show_parameter(parameter) for parameter in dataset.parameters],
         "formats": [_show_format(FORMATS[name]) for name in dataset.formats if name in FORMATS],
-        "columns": [{"key": each.key, "header": each.header, "type": each.type} for each in columns] or None,
+        "columns": columns and [{"key": each.key, "header": each.header, "type": each.type} for each in columns],
     }
 
 

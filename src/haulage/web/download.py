@@ -72,7 +72,6 @@ class Download(Response):
         """Take over the open file; it is closed when the download ends, however it ends."""
         self.status_code = status
         self.background = None
-        self.body = b""
         self.init_headers(headers)
         self._request = request
         self._asking = asking

@@ -4,7 +4,8 @@
 
 Each stream reads the run again when this process hears that the store changed, and says so when the revision
 is another one. The first hint comes at once. A stream ends when the run is final, when the session or the
-right to see the run has ended, or when the client goes. There is no replay: who comes back reads first.
+right to see the run has ended, when the client goes, or when the server shuts down. There is no replay: who
+comes back reads first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from haulage.web.shapes import RunToken
 
 router = APIRouter(tags=["exports"])
 
+SILENT_SECONDS = 1.0  # before a store that did not answer is asked again
 COMMENT_SECONDS = 15  # of silence before a comment, so that nobody between us takes the stream for dead
 
 
@@ -48,7 +50,6 @@ class Stream(Response):
         """Nothing is held before the stream begins."""
         self.status_code = 200
         self.background = None
-        self.body = b""
         self.init_headers({"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._request = request
         self._asking = asking
@@ -69,7 +70,7 @@ class Stream(Response):
     async def _hint_on(self, send: Send, changed: asyncio.Event, gone: asyncio.Task[None]) -> None:
         said = None
         run: ExportRun | None = self._run
-        while run is not None and not gone.done():
+        while run is not None and not gone.done() and not self._hints.ended:
             if run.revision != said:
                 said = run.revision
                 hint = written({"flow": ExportLife.flow, "id": run.id, "revision": said})
@@ -82,9 +83,9 @@ class Stream(Response):
             except TimeoutError:
                 await _say(send, b":")
             changed.clear()
-            run = await self._look(run)
+            run = await self._look(run, changed)
 
-    async def _look(self, last: ExportRun) -> ExportRun | None:
+    async def _look(self, last: ExportRun, changed: asyncio.Event) -> ExportRun | None:
         """The run as it is now; None where this session may not see it any more."""
         asking = self._asking
         try:
@@ -95,7 +96,8 @@ class Stream(Response):
         except Refused:
             return None
         except StoreUnavailable:
-            return last  # It is not known; the next hint looks again.
+            asyncio.get_running_loop().call_later(SILENT_SECONDS, changed.set)
+            return last  # What it is now is not known.
 
 
 async def _say(send: Send, line: bytes) -> None:

@@ -28,10 +28,16 @@ class Hints:
         self._watch = watch
         self._streams_max = streams_max
         self._observe = observe
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come in while this very thread holds it
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self._of_session: Counter[str] = Counter()
         self._watching = False
+        self.ended = False
+
+    def end(self) -> None:
+        """Let every stream end: a server that shuts down would wait for them. May be called by a signal handler."""
+        self.ended = True
+        self._wake()
 
     @contextmanager
     def listening(self, session: str) -> Iterator[asyncio.Event]:
@@ -83,6 +89,6 @@ class Hints:
 
     def _wake(self) -> None:
         with self._lock:
-            for event, loop in self._waiting.items():
+            for event, loop in list(self._waiting.items()):
                 with suppress(RuntimeError):  # A loop that was closed without its streams.
                     loop.call_soon_threadsafe(event.set)

@@ -145,7 +145,7 @@ def _drop_what_is_not_so(document: Mapping[str, Any]) -> None:
     for operation in operations(document):
         if "HTTPValidationError" in str(operation["responses"].get("422")):
             del operation["responses"]["422"]
-    for unused in ("HTTPValidationError", "ValidationError"):
+    for unused in ("HTTPValidationError", "ValidationError", "S"):
         document["components"]["schemas"].pop(unused, None)
 
 

@@ -60,8 +60,8 @@ async def key_shown(request: Request) -> KeyShown:
 @own_router.post(
     "/session",
     responses=says(
-        {200: SessionShown}, "unauthenticated", "malformed", "csrf", "forbidden", "too_large",
-        "unsupported_media_type", "invalid", "too_many_attempts", "store_unavailable", public=True, headers=("Set-Cookie",),
+        {200: SessionShown}, "unauthenticated", "malformed", "csrf", "forbidden", "too_large", "unsupported_media_type",
+        "invalid", "too_many_attempts", "store_unavailable", public=True, headers=("Set-Cookie",),
     ),
     openapi_extra=body(KeyShown),
 )  # fmt: skip

@@ -149,6 +149,7 @@ class RunShown(BaseModel):
     compression: str | None
     options: dict[str, str]
     parameters: dict[str, Value]
+    columns: list[str] | None
     state: State
     phase: Literal["counting", "aggregating", "writing", "publishing"] | None
     cancel_requested_at: Instant | None
@@ -231,7 +232,7 @@ class FormatShown(Shape):
 
 
 class DatasetShown(Shape):
-    """One thing that can be exported; ``columns`` are those declared, null where the query alone decides."""
+    """One thing that can be exported; ``columns`` is null without the permission, or while its source cannot tell."""
 
     name: str
     label: str

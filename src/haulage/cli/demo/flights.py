@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 SOURCE = "flights.db"
-BATCH_ROWS = 20_000
+BATCH_ROWS = 2_000  # larger ones are slower: they no longer fit the caches
 
 # NA means unknown. A column's affinity makes numbers of the text that a CSV file has.
 TABLES = {

@@ -40,7 +40,7 @@ export class RunCard {
 
   #badge = el("span", { class: "badge" });
   #word = el("span");
-  #title = el("h3", { class: "card-title", id: `haulage-card-${++cards}` });
+  #title;
   #format = el("span", { class: "chip" });
   #requested = el("span", { class: "card-time" });
   #bar = el("progress", { part: "progress" });
@@ -60,11 +60,13 @@ export class RunCard {
    * @param {ServerClock} clock
    * @param {Deeds} deeds
    * @param {(name: string) => Dataset | null} dataset For its label and those of its parameters.
+   * @param {"h3" | "p"} [title] A heading in our page; a host's page has headings of its own.
    */
-  constructor(clock, deeds, dataset) {
+  constructor(clock, deeds, dataset, title = "h3") {
     this.#clock = clock;
     this.#deeds = deeds;
     this.#dataset = dataset;
+    this.#title = el(title, { class: "card-title", id: `haulage-card-${++cards}` });
     this.#facts = new Facts(clock);
     this.#buttons = this.#makeButtons();
     const text = el("p", {}, say(el("strong"), "run.incomplete"), " ", say(el("span"), "run.incomplete_hint"));
@@ -146,7 +148,7 @@ export class RunCard {
     const progress = run.progress ?? { processed: null, total: null, unit: "rows" };
     const { processed, total } = progress;
     const running = run.state === "running";
-    const barred = running && processed !== null && total !== null && total > 0 && processed <= total;
+    const barred = running && !run.cancel_requested_at && processed !== null && total !== null && total > 0 && processed <= total;
     this.#measure.hidden = !running;
     this.#bar.hidden = !barred;
     this.#share.hidden = !barred;

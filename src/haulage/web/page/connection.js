@@ -14,9 +14,9 @@ export class ConnectionLine {
     this.node = el("div", { class: "connection", hidden: true }, this.#words, this.#seconds);
   }
 
-  /** The server does not answer, so what is shown is what it said last. */
+  /** No run was read just now, so what is shown is what was said last. */
   get deaf() {
-    return this.#kind === "lost" || this.#kind === "waiting";
+    return this.#kind !== "fine" && this.#kind !== "back";
   }
 
   /** @param {Connection} connection */

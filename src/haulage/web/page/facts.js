@@ -26,7 +26,7 @@ export class Facts {
   /** @param {ServerClock} clock */
   constructor(clock) {
     this.#clock = clock;
-    this.#expiry = fact("facts.expires", this.#expires);
+    this.#expiry = fact("facts.expires", this.#expires, "long");
     const hash = el("dd", { class: "hash-line" }, this.#hash, this.#copyButton());
     const list = el("dl", { class: "facts" }, fact("facts.rows", this.#rows), fact("facts.bytes", this.#bytes));
     list.append(fact("facts.snapshot", this.#snapshot), this.#expiry, fact("facts.sha256", hash, "wide"));
@@ -72,7 +72,7 @@ export class Facts {
       ["facts.finished", run.finished_at && formatInstant(run.finished_at)],
       ["facts.id", run.id],
     ].filter(([, text]) => text));
-    this.#times.replaceChildren(...rows.map(([key, text]) => fact(key, el("dd", {}, text))));
+    this.#times.replaceChildren(...rows.map(([key, text]) => fact(key, el("dd", {}, text), key === "facts.id" ? "wide" : "")));
     const columns = file.columns ?? [];
     const items = columns.map(({ header, type }) => {
       return el("li", {}, el("span", {}, header), el("span", { class: "type" }, type ?? t("facts.type_unknown")));

@@ -46,8 +46,8 @@ export class ExportForm {
     const title = say(el("legend", { class: "group-title" }), "form.conditions");
     this.conditions = el("fieldset", { class: "group", hidden: true }, title, this.#conditions);
     this.node = el("form", { class: "export-form", novalidate: true, part: "form" });
-    this.node.append(this.conditions, this.#formats.node, this.#columns.node, this.#message);
-    this.node.append(el("div", { class: "submit-bar" }, this.#count.node, this.#patience, this.#submit));
+    const bar = el("div", { class: "submit-bar" }, this.#count.node, this.#message, this.#patience, this.#submit);
+    this.node.append(this.conditions, this.#formats.node, this.#columns.node, bar);
     this.node.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#ask();

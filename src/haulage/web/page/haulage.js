@@ -260,7 +260,7 @@ class Watch {
       runs.find(({ run }) => run.state === "ready");
     if (!known) return arrange(this.#parts.place, []);
     if (this.#shown !== known.run.id || !this.#card) {
-      this.#card = new RunCard(this.#api.clock, this.#deeds, () => this.#dataset);
+      this.#card = new RunCard(this.#api.clock, this.#deeds, () => this.#dataset, "p");
       this.#shown = known.run.id;
     }
     this.#card.update(known.run, known.heardAt);

@@ -94,15 +94,34 @@ export function wordsFor(kind, code, message, facts) {
   return own.find(Boolean) ?? t(`${kind}.unknown`, { code });
 }
 
+/** @type {Map<string, Intl.NumberFormat | Intl.DateTimeFormat>} */
+const formatters = new Map(); // Making one is slow, and a list of cards needs hundreds a second.
+
+/** @param {Intl.NumberFormatOptions} [options] */
+function numbers(options = {}) {
+  const key = `number ${locale()} ${JSON.stringify(options)}`;
+  const made = formatters.get(key) ?? new Intl.NumberFormat(locale(), options);
+  formatters.set(key, made);
+  return /** @type {Intl.NumberFormat} */ (made);
+}
+
+/** @param {Intl.DateTimeFormatOptions} options */
+function instants(options) {
+  const key = `instant ${locale()} ${JSON.stringify(options)}`;
+  const made = formatters.get(key) ?? new Intl.DateTimeFormat(locale(), options);
+  formatters.set(key, made);
+  return /** @type {Intl.DateTimeFormat} */ (made);
+}
+
 /** @param {number} value */
 export function formatNumber(value) {
-  return new Intl.NumberFormat(locale()).format(value);
+  return numbers().format(value);
 }
 
 /** A measured share, cut, never rounded up: 100 % is said only when all is done. @param {number} part @param {number} whole */
 export function formatShare(part, whole) {
   const percent = part === whole ? 100 : Math.floor((part / whole) * 100);
-  return new Intl.NumberFormat(locale(), { style: "percent" }).format(percent / 100);
+  return numbers({ style: "percent" }).format(percent / 100);
 }
 
 /** @param {number} bytes */
@@ -115,7 +134,7 @@ export function formatBytes(bytes) {
     unit += 1;
   }
   const digits = unit === 0 || size >= 100 ? 0 : 1;
-  return `${new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(size)} ${units[unit]}`;
+  return `${numbers({ maximumFractionDigits: digits }).format(size)} ${units[unit]}`;
 }
 
 /** @param {number} seconds */
@@ -133,9 +152,7 @@ export function formatInstant(instant) {
   const today = when.toDateString() === new Date().toDateString();
   /** @type {Intl.DateTimeFormatOptions} */
   const day = today ? {} : { year: "numeric", month: "short", day: "numeric" };
-  return new Intl.DateTimeFormat(locale(), {
-    ...day, hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
-  }).format(when);
+  return instants({ ...day, hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" }).format(when);
 }
 
 /** The reader's zone, by name. */

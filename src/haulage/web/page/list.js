@@ -3,7 +3,7 @@
 import { NoAnswer, Problem } from "./api.js";
 import { RunCard } from "./card.js";
 import { arrange, button, el, icon, put, say, setAttribute, setBusy, show } from "./dom.js";
-import { formatBytes, t, wordsFor } from "./language.js";
+import { currentLanguage, formatBytes, t, wordsFor } from "./language.js";
 
 /** @import {Api} from "./api.js" */
 /** @import {Deeds} from "./card.js" */
@@ -18,7 +18,7 @@ export class RunList {
   #deeds;
   #find;
   #look;
-  /** @type {Map<string, {card: RunCard, item: HTMLElement}>} */
+  /** @type {Map<string, {card: RunCard, item: HTMLElement, run: Run | null, language: string}>} */
   #cards = new Map();
   #items = el("ol", { class: "cards" });
   #empty;
@@ -97,7 +97,9 @@ export class RunList {
     for (const id of this.#cards.keys()) if (!kept.has(id)) this.#cards.delete(id);
     const items = known.map(({ run, heardAt }) => {
       const entry = this.#cards.get(run.id) ?? this.#make(run);
-      entry.card.update(run, heardAt);
+      if (entry.run !== run || entry.language !== currentLanguage()) entry.card.update(run, heardAt);
+      entry.run = run;
+      entry.language = currentLanguage();
       return entry.item;
     });
     const lost = this.#items.contains(document.activeElement);
@@ -134,10 +136,10 @@ export class RunList {
     setAttribute(this.#meter, "data-full", used / budget > 0.9);
   }
 
-  /** @param {Run} run */
+  /** @param {Run} run @returns {{card: RunCard, item: HTMLElement, run: Run | null, language: string}} */
   #make(run) {
     const card = new RunCard(this.#api.clock, this.#deeds, this.#find);
-    const entry = { card, item: el("li", {}, card.node) };
+    const entry = { card, item: el("li", {}, card.node), run: null, language: "" };
     this.#cards.set(run.id, entry);
     return entry;
   }

@@ -8,7 +8,7 @@ import { isActive } from "./card.js";
 /** @import {Run} from "./contract.js" */
 
 const PAGE_SIZE = 20;
-const PAGE_SIZE_MAX = 200; // The API's own bound.
+const PAGE_SIZE_MAX = 200; // The API's own bound; an operator may have set a lower one.
 const WHOLE_EVERY_MILLISECONDS = 5_000; // In between only the newest page and what is active are read.
 
 /** @typedef {{run: Run, heardAt: number}} Known */
@@ -28,6 +28,7 @@ export class RunBook {
   /** @type {string | null} */
   #tail = null;
   #wholeAt = -Infinity;
+  #limitMax = PAGE_SIZE_MAX;
   #begun = false;
   #edition = 0; // Counts changes of the filter, so that an answer to the old one is dropped.
 
@@ -76,8 +77,8 @@ export class RunBook {
   async read(signal) {
     const edition = this.#edition;
     const whole = performance.now() - this.#wholeAt >= WHOLE_EVERY_MILLISECONDS;
-    const limit = whole ? Math.min(PAGE_SIZE_MAX, Math.max(PAGE_SIZE, this.#known.size)) : PAGE_SIZE;
-    const page = await this.#api.runs({ ...this.#filter, limit }, signal);
+    const limit = whole ? Math.min(this.#limitMax, Math.max(PAGE_SIZE, this.#known.size)) : PAGE_SIZE;
+    const page = await this.#readPage(limit, signal);
     if (edition !== this.#edition) return;
     const heardAt = performance.now();
     if (whole) this.#wholeAt = heardAt;
@@ -87,6 +88,17 @@ export class RunBook {
     const listed = new Set(page.items.map((run) => run.id));
     const others = [...this.#known.values()].filter(({ run }) => isActive(run) && !listed.has(run.id));
     await Promise.all(others.map(({ run }) => this.#readOne(run, signal)));
+  }
+
+  /** @param {number} limit @param {AbortSignal} signal */
+  async #readPage(limit, signal) {
+    try {
+      return await this.#api.runs({ ...this.#filter, limit }, signal);
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 422 || limit <= PAGE_SIZE) throw error;
+      this.#limitMax = PAGE_SIZE;
+      return this.#api.runs({ ...this.#filter, limit: PAGE_SIZE }, signal);
+    }
   }
 
   /** The next older page. */
@@ -103,7 +115,8 @@ export class RunBook {
   take(run, heardAt = performance.now()) {
     const before = this.#known.get(run.id)?.run;
     if (before && before.revision > run.revision) return;
-    this.#known.set(run.id, { run, heardAt });
+    const same = before && before.revision === run.revision && !isActive(run); // Then nothing has to be drawn.
+    this.#known.set(run.id, { run: same ? before : run, heardAt });
     if (before && before.state !== run.state) this.#moved(run, before.state);
   }
 

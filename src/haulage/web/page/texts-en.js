@@ -116,7 +116,7 @@ export const ENGLISH = Object.freeze({
   "run.beyond": "{processed_units}, more than the {total_units} counted",
   "run.logical": "{units} in it so far",
   "run.publishing": "Checking the file and putting it in place",
-  "run.cancelling": "The server is stopping it; the file so far is being removed",
+  "run.cancelling": "The server is stopping it; no file will be kept",
   "run.last_sign": "last sign of life {span} ago",
   "run.no_sign": "no sign of life yet",
   "run.last_read": "last heard of {span} ago",

@@ -1,0 +1,71 @@
+"""Which columns a dataset has: known by its query alone, so its source is asked, and the answer kept a minute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from haulage.core.catalogue import Column, Dataset
+from haulage.core.clock import now_ms
+from haulage.core.errors import BuildFailed, Fault, Refused
+from haulage.core.ports import Source
+from haulage.core.requester import Requester
+from haulage.exports.parameters import defaults_of
+from haulage.exports.plan import Wish, freeze, query_of
+from haulage.exports.reading import reading_of
+
+KEPT_SECONDS = 60.0
+
+
+class Columns:
+    """Asks the sources for the columns of datasets."""
+
+    def __init__(self, open_source: Callable[[str], Source], evaluate_seconds: float) -> None:
+        """``open_source`` opens a source by its name."""
+        self._open_source = open_source
+        self._evaluate_seconds = evaluate_seconds
+        self._kept: dict[str, tuple[float, tuple[Column, ...] | None]] = {}
+
+    def of(self, dataset: Dataset) -> tuple[Column, ...] | None:
+        """The columns that a file can have, with the parameters left as they are; None while nobody can tell."""
+        kept = self._kept.get(dataset.name)
+        if kept is None or time.monotonic() - kept[0] > KEPT_SECONDS:
+            kept = self._kept[dataset.name] = (time.monotonic(), self._ask(dataset))
+        return kept[1]
+
+    def _ask(self, dataset: Dataset) -> tuple[Column, ...] | None:
+        resolved = defaults_of(dataset)
+        try:
+            sql = query_of(dataset, resolved, self._evaluate_seconds)
+            plan = freeze(dataset, sql, resolved, Requester("", ""), now_ms(), None)
+            with self._open_source(dataset.source).snapshot() as snapshot:
+                return snapshot.columns(reading_of(plan))
+        except (BuildFailed, Refused):
+            return None
+
+    def check(self, wish: Wish, requester: Requester) -> None:
+        """See that the chosen columns exist; a wish for all of them needs no look.
+
+        Raises:
+            Refused: ``invalid`` with a fault per unknown column, or why the source cannot tell.
+        """
+        if wish.columns is None:
+            return
+        reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, now_ms(), None))
+        try:
+            with self._open_source(wish.dataset.source).snapshot() as snapshot:
+                known = [column.key for column in snapshot.columns(reading)]
+        except BuildFailed as failed:
+            raise as_refusal(failed) from failed
+        faults = [
+            Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
+            for index, key in enumerate(wish.columns)
+            if key not in known
+        ]
+        if faults:
+            raise Refused("invalid", faults=faults)
+
+
+def as_refusal(failed: BuildFailed) -> Refused:
+    """What a source said, as a door says it."""
+    return Refused(failed.code if failed.failure.status else "source_failed")

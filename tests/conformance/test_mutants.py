@@ -1,0 +1,127 @@
+"""Guards broken on purpose: for each of them the model of test_model.py must find a history that goes wrong.
+
+A mutant that lives would mean that the guard, or the test, is for show.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from sqlalchemy import bindparam, func, select, update
+from tests.conformance.model import machine_over
+
+from haulage.core.lifecycle import CancelWish
+from haulage.stores.queue import Queue, in_state
+from haulage.stores.runs import SqlRuns
+
+pytestmark = pytest.mark.slow
+
+SEARCH = settings(
+    max_examples=400,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    report_multiple_bugs=False,
+    phases=[Phase.generate],  # Found is enough; the shortest history is of no interest.
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def settle_without_the_fence(self, move):
+    c = self._table.c
+    statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move))
+    return statement.values(revision=c.revision + 1).returning(*self._columns)
+
+
+def move_without_the_state(self, move):
+    c = self._table.c
+    statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move)[1:])
+    return statement.values(revision=c.revision + 1).returning(*self._columns)
+
+
+def move_without_the_cancel(self, move):
+    return (in_state(self._table, move.source),)
+
+
+def stop_without_a_cancel(self, move):
+    source = in_state(self._table, move.source)
+    absent = self._table.c.cancel_requested_at.is_(None)
+    return (source, absent) if move.cancel is CancelWish.ABSENT else (source,)
+
+
+def beat_without_the_state(self, *, with_progress):
+    c = self._table.c
+    statement = update(self._table).where(c.id == bindparam("guard_id"), c.claim_no == bindparam("guard_claim_no"))
+    return statement.values(revision=c.revision + 1).returning(c.cancel_requested_at)
+
+
+def beat_without_the_fence(self, *, with_progress):
+    c = self._table.c
+    statement = update(self._table).where(c.id == bindparam("guard_id"), in_state(self._table, "running"))
+    return statement.values(revision=c.revision + 1).returning(c.cancel_requested_at)
+
+
+def any_slot(self):
+    held = self._table.alias("held")
+    return select(func.coalesce(func.max(held.c.slot), 0) + 1).scalar_subquery()
+
+
+def the_oldest_of_all(self):
+    q, busy = self._table.alias("q"), self._busy()
+    running = select(busy.c.running).where(busy.c.tenant == q.c.tenant).scalar_subquery()
+    return (
+        select(q.c.id)
+        .where(in_state(q, "queued"), func.coalesce(running, 0) < bindparam("tenant_running"))
+        .order_by(q.c.requested_at, q.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+real_change_due = SqlRuns._change_due
+real_entering = SqlRuns._entering
+
+
+def a_sweep_that_takes_no_fence(self, due, oldest, changes, limit):
+    return real_change_due(self, due, oldest, {**changes, "worker": "sweeper"} | _same(self, changes), limit)
+
+
+def _same(self, changes):
+    return {"claim_no": self._table.c.claim_no} if "claim_no" in changes else {}
+
+
+def a_final_run_that_keeps_its_key(self, move, values, now):
+    return {name: value for name, value in real_entering(self, move, values, now).items() if name != "active_key"}
+
+
+MUTANTS = {
+    "settle without the fence": (SqlRuns, "_write_of", settle_without_the_fence),
+    "move without the state": (SqlRuns, "_write_of", move_without_the_state),
+    "finish without a look at the cancel": (SqlRuns, "_guard", move_without_the_cancel),
+    "stop without a cancel": (SqlRuns, "_guard", stop_without_a_cancel),
+    "beat without the state": (SqlRuns, "_beat_of", beat_without_the_state),
+    "beat without the fence": (SqlRuns, "_beat_of", beat_without_the_fence),
+    "sweep without the fence": (SqlRuns, "_change_due", a_sweep_that_takes_no_fence),
+    "key kept by a final run": (SqlRuns, "_entering", a_final_run_that_keeps_its_key),
+    "claim without counting slots": (Queue, "free_slot", any_slot),
+    "claim by age alone": (Queue, "next", the_oldest_of_all),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_guard_is_found(case, monkeypatch, mutant):
+    owner, name, broken = MUTANTS[mutant]
+    assert hasattr(owner, name)
+    monkeypatch.setattr(owner, name, broken)
+    case.store.close()
+    case.store = case.open()
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(machine_over(case), settings=SEARCH)
+
+
+def test_the_search_finds_nothing_where_nothing_is_broken(case):
+    """The same search, so that a mutant is not found for another reason; a part of it, for the time it takes."""
+    run_state_machine_as_test(machine_over(case), settings=settings(SEARCH, max_examples=8))

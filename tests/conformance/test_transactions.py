@@ -1,0 +1,112 @@
+"""The transaction is an argument: what must hold together commits together, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from haulage.core.lease import LeaseLost
+from haulage.core.ports import KeptKey
+
+
+class Trouble(Exception):
+    """Something that happens before the end of a transaction."""
+
+
+@pytest.fixture(params=[False, True], ids=["commits", "breaks off"])
+def ending(request, case):
+    """A way to run a body in one transaction that commits, or breaks off at its end; says whether it held."""
+    case.needs("transactions")
+
+    def run(body):
+        try:
+            with case.store.begin() as tx:
+                body(tx)
+                if request.param:
+                    raise Trouble
+        except Trouble:
+            return False
+        return True
+
+    return run
+
+
+def test_a_run_and_its_key_are_written_together(case, ending):
+    run = case.kit.new(tenant="north", requested_at=case.now)
+
+    def body(tx):
+        case.runs.add(run, tx=tx)
+        case.store.keys.keep("north", "amina", "k", KeptKey("b" * 64, run.id), seconds=60, now=case.now, tx=tx)
+
+    held = ending(body)
+
+    assert held == (case.get(run) is not None)
+    assert held == (case.store.keys.find("north", "amina", "k", now=case.now) is not None)
+
+
+def test_what_a_transaction_wrote_is_seen_inside_it_and_nowhere_else(case, ending):
+    run = case.kit.new(tenant="north", requested_at=case.now, active_key="k")
+    seen = []
+
+    def body(tx):
+        case.runs.add(run, tx=tx)
+        seen.append((case.runs.get(run.id, tx=tx), case.runs.find_active("k", tx=tx), case.runs.waiting(tx=tx)))
+        seen.append((case.runs.get(run.id), case.runs.find_active("k"), case.runs.waiting()))
+
+    held = ending(body)
+
+    assert [(run, run, 1), (None, None, 0)] == seen
+    assert held == (case.get(run) is not None)
+
+
+@pytest.mark.parametrize("verb", ["claim", "settle", "move", "request_cancel"])
+def test_every_writing_verb_takes_the_transaction(case, ending, verb):
+    finish, abandon = case.moves("finish", "abandon")
+    held = case.hold()
+    waiting = case.add()
+    acts = {
+        "claim": lambda tx: case.runs.claim(case.terms(only=waiting.id), now=case.now, tx=tx),
+        "settle": lambda tx: case.runs.settle(held, finish, case.kit.values(finish), now=case.now, tx=tx),
+        "move": lambda tx: case.runs.move(waiting.id, abandon, {}, now=case.now, tx=tx),
+        "request_cancel": lambda tx: case.runs.request_cancel(waiting.id, now=case.now, tx=tx),
+    }
+    before = case.get(held.id), case.get(waiting)
+
+    changed = ending(acts[verb])
+
+    assert changed == ((case.get(held.id), case.get(waiting)) != before)
+
+
+def test_a_lost_lease_takes_the_rest_of_its_transaction_with_it(case):
+    case.needs("transactions")
+    finish, fail = case.moves("finish", "fail")
+    held = case.hold()
+    case.settle(held, fail)
+    run = case.kit.new(tenant="north", requested_at=case.now)
+
+    with pytest.raises(LeaseLost), case.store.begin() as tx:
+        case.runs.add(run, tx=tx)
+        case.runs.settle(held, finish, case.kit.values(finish), now=case.now, tx=tx)
+
+    assert None is case.get(run)
+
+
+def test_a_watcher_hints_at_what_others_committed(case):
+    watcher = case.store.watch()
+    first = [watcher.changed(), watcher.changed()]
+    other = case.open()
+    getattr(other, case.flow.name).add(case.kit.new(tenant="north", requested_at=case.now))
+    other.close()
+    second = [watcher.changed(), watcher.changed()]
+    watcher.close()
+
+    assert [True, False] == first
+    assert [True, False] == second
+
+
+def test_a_watcher_hints_at_what_this_process_committed_too(case):
+    watcher = case.store.watch()
+    watcher.changed()
+    case.add()
+
+    assert watcher.changed()
+    watcher.close()

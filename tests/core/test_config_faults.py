@@ -1,0 +1,257 @@
+"""Whatever is wrong with a configuration is said at once, with what to write instead, and no secret is."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.configuration import FORMATS, HASH, SECRET, SHOP, SMALLEST, faults_of, only_fault, writer
+
+from haulage.config import load
+
+
+@pytest.fixture
+def write(tmp_path):
+    return writer(tmp_path)
+
+
+# -- faults ----------------------------------------------------------------------------------------------
+
+
+def test_every_fault_is_told_at_once(write):
+    text = """
+stor = "sqlite:///haulage.db"
+secret_keys = ["env:HAULAGE_SECRET"]
+[sources.shop]
+url = "sqlite:///shop.db"
+[datasets.orders]
+source = "shopp"
+sql = "select id from orders where placed_at >= :sinc"
+formats = ["csv", "jsn"]
+[datasets.orders.parameters]
+since = {type = "date", default = "2000-13-01"}
+[limits.exports]
+slots = "two"
+file_bytes = "128 MoB"
+[keys.amina]
+hash = "sha256:123"
+"""
+
+    faults = faults_of(write(text))
+
+    expected = [
+        "stor: there is no such key; did you mean store?",
+        "secret_keys names the environment variable HAULAGE_SECRET, which is not set; set it or write the value",
+        'datasets.orders.source = "shopp": there is no such source; did you mean shop?',
+        'datasets.orders.formats = "jsn": there is no such format; did you mean json?',
+        'datasets.orders.parameters.since.default = "2000-13-01" is no date; write "2026-01-31"',
+        (
+            "datasets.orders.sql binds :sinc, which no parameter declares; did you mean since? "
+            "(or write sinc = {type = …} in [datasets.orders.parameters])"
+        ),
+        "datasets.orders.parameters.since is bound nowhere; write :since in the query, or leave it out",
+        'limits.exports.slots = "two": is not a whole number; write a whole number such as 2',
+        'limits.exports.file_bytes = "128 MoB": is not a size; write a number of bytes, or "128 MiB"',
+        'keys.amina.hash is not a hash of a key; write "sha256:" and 64 hex digits, as haulage keys new prints them',
+    ]
+
+    assert sorted(expected) == sorted(faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("slots = 0", "limits.exports.slots = 0: is out of range; write a whole number from 1 on"),
+        ("slots = true", "limits.exports.slots = true: is not a whole number; write a whole number such as 2"),
+        ("slots = 2.5", "limits.exports.slots = 2.5: is not a whole number; write a whole number such as 2"),
+        (
+            "queue_seconds = -1",
+            'limits.exports.queue_seconds = -1: is not a time; write a number of seconds, or "2 min"',
+        ),
+        (
+            "queue_seconds = inf",
+            'limits.exports.queue_seconds = Infinity: is not a time; write a number of seconds, or "2 min"',
+        ),
+        (
+            "beat_seconds = 6",
+            "limits.exports.beat_seconds = 6: a beat must fit five times into lease_seconds = 15; write at most 3",
+        ),
+        (
+            'file_bytes = "1 GiB"',
+            "limits.exports.file_bytes = 1073741824: one file may not be larger than store_bytes = 536870912",
+        ),
+        ("slot = 2", "limits.exports.slot: there is no such key; did you mean slots?"),
+    ],
+)
+def test_a_limit_that_cannot_work(write, text, fault):
+    assert fault == only_fault(write(SMALLEST + "[limits.exports]\n" + text))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", 'datasets.orders.sql is missing; write sql = "select …" or sql_file = "query.sql"'),
+        ('sql = "select 1"\nsql_file = "q.sql"', "datasets.orders has sql and sql_file; write one of them"),
+        ("sql = \"select :requester_tenant, :requester_account, :as_of, 1::int, ':no'\"", None),
+        (
+            'sql = "select 1"\nvisible = "tenant = :tenant"',
+            (
+                "datasets.orders.visible binds :tenant, which no parameter declares; there are: as_of, "
+                "requester_account, requester_tenant (or write tenant = {type = …} in [datasets.orders.parameters])"
+            ),
+        ),
+        (
+            'sql = "select 1"\norder = ["placed_at downwards"]',
+            'datasets.orders.order = "placed_at downwards": is no column with a direction; write "placed_at desc"',
+        ),
+        (
+            'sql = "select 1"\ncolumns = {a = {type = "money"}}',
+            (
+                'datasets.orders.columns.a.type = "money": is no type of a column; there are: boolean, date, decimal, '
+                "float, integer, json, text, timestamp"
+            ),
+        ),
+        (
+            'sql = "select 1"\nformats = []',
+            'datasets.orders.formats = []: write at least one, such as ["csv"]',
+        ),
+        (
+            'sql = "select 1"\nformats = "csv"',
+            'datasets.orders.formats = "csv": is not a list of texts; write ["one", "two"]',
+        ),
+        (
+            'sql = "select :as_of"\nparameters = {as_of = {type = "date"}}',
+            "datasets.orders.parameters.as_of: this name is bound by Haulage itself; choose another",
+        ),
+        (
+            'sql = "select :a"\nparameters = {a = {type = "choice"}}',
+            (
+                "datasets.orders.parameters.a: choices and the type choice belong together; "
+                'write choices = ["one", "two"] too'
+            ),
+        ),
+        (
+            'sql = "select :a"\nparameters = {a = {default = ["x"]}}',
+            'datasets.orders.parameters.a.default = ["x"]: is a list; write one value, or many = true',
+        ),
+        (
+            'sql = "select :a"\nparameters = {a = {type = "timestamp", default = 2026-01-31T23:30:00}}',
+            (
+                'datasets.orders.parameters.a.default = "2026-01-31 23:30:00" is no timestamp; '
+                'write "2026-01-31T23:30:00Z"'
+            ),
+        ),
+        (
+            'sql = "select :a"\nparameters = {a = {end = true}}',
+            'datasets.orders.parameters.a.end = true: only a date can include its day; write type = "date"',
+        ),
+    ],
+)
+def test_a_dataset_that_cannot_work(write, text, fault):
+    path = write(SHOP + '[datasets.orders]\nsource = "shop"\n' + text)
+
+    if fault is None:
+        assert 1 == len(load(path, {}).datasets)
+    else:
+        assert fault == only_fault(path)
+
+
+@pytest.mark.parametrize(
+    ("secret", "fault"),
+    [
+        ("too-short", "secret_keys entry 1 is too weak: it needs 32 random bytes; "),
+        ("a" * 40, "secret_keys entry 1 is too weak: it needs 32 random bytes; "),
+    ],
+)
+def test_a_weak_secret_is_refused_and_not_shown(write, secret, fault):
+    found = only_fault(write(f'secret_keys = ["{secret}"]\n'))
+
+    assert found.startswith(fault)
+    assert secret not in found
+
+
+def test_no_fault_shows_a_secret(write):
+    hidden = "hush-hush"
+    text = f"""
+secret_keys = "{hidden}{SECRET}"
+secret_key = "{hidden}{SECRET}"
+store = "postgresql://amina:{hidden}@db/haulage?sslpassword={hidden}"
+[sources.shop]
+url = "mysqll://amina:{hidden}@db/shop"
+password = "{hidden}"
+[keys.amina]
+hash = "hk_{hidden}"
+"""
+
+    faults = faults_of(write(text))
+
+    assert 6 == len(faults)
+    assert not [fault for fault in faults if hidden in fault]
+    assert [fault for fault in faults if "postgresql://***@db/haulage" in fault]
+
+
+def test_a_key_that_was_pasted_instead_of_its_hash_is_told_so(write):
+    fault = only_fault(write(SMALLEST + '[keys.amina]\nhash = "hk_abc"\n'))
+
+    assert "keys.amina.hash is the key itself; write its hash, which haulage keys new prints beside a new key" == fault
+
+
+def test_one_account_has_one_set_of_rights(write):
+    key = '[keys.{name}]\nhash = "sha256:{digit}"\naccount = "amina"\ngrants = [{grants}]\n'
+    same = key.format(name="old", digit="0" * 64, grants="") + key.format(name="new", digit="1" * 64, grants="")
+    other = key.format(name="old", digit="0" * 64, grants="") + key.format(name="new", digit="1" * 64, grants='"x"')
+
+    assert 2 == len(load(write(SMALLEST + same), {}).keys)  # how a key is changed without a pause
+
+    assert only_fault(write(SMALLEST + other)).startswith('keys.new.account = "amina": keys.old is the same account')
+
+
+def test_a_hash_belongs_to_one_key(write):
+    text = f'[keys.a]\nhash = "{HASH}"\n[keys.b]\nhash = "{HASH}"\n'
+
+    assert "keys.b.hash is that of keys.a too; make each with: haulage keys new" == only_fault(write(SMALLEST + text))
+
+
+@pytest.mark.parametrize(
+    ("store", "artifacts"),
+    [("postgresql://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "s3://bucket")],
+)
+def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
+    fault = only_fault(write(f'store = "{store}"\nartifacts = "{artifacts}"\n' + SMALLEST))
+
+    assert "cannot be used by this version" in fault
+
+
+def test_the_line_of_a_syntax_error_is_told(write):
+    fault = only_fault(write('secret_keys = ["x"]\nstore "x"\n'))
+
+    assert fault.startswith("it is not TOML: ")
+    assert "line 2" in fault
+
+
+def test_a_missing_file_says_what_to_do(tmp_path):
+    fault = only_fault(tmp_path / "haulage.toml")
+
+    assert (
+        f"there is no file {tmp_path}/haulage.toml; write one with: haulage init, or name another with --config"
+        == fault
+    )
+
+
+def test_a_table_where_a_value_belongs_and_the_other_way_round(write):
+    faults = faults_of(write(SMALLEST + 'sources = "shop"\n[store]\nurl = "x"\n'))
+
+    assert (
+        'store = {"url": "x"}: is not a URL; write "sqlite:///shop.db"',
+        'sources = "shop": is not a table; write [sources] and its keys below',
+    ) == faults
+
+
+def test_a_python_dataset_is_judged_by_the_same_rules():
+    from haulage.config import Known, dataset_faults
+    from haulage.core.catalogue import Dataset
+
+    dataset = Dataset("orders", "shopp", function=lambda: "select 1", formats=("csv", "jsn"))
+
+    assert [
+        'datasets.orders.source = "shopp": there is no such source; did you mean shop?',
+        'datasets.orders.formats = "jsn": there is no such format; did you mean json?',
+    ] == dataset_faults(dataset, Known({"shop"}, FORMATS))

@@ -1,0 +1,151 @@
+/* Faults in the calls that keep bytes, for whatever is started with LD_PRELOAD of this library.
+ *
+ * HAULAGE_SHIM names a folder. Calls on paths beneath it are written to its file "calls", a line each:
+ *     PID OP PATH            OP is write, fsync (or fdatasync), rename, unlink, rmdir, mkdir
+ * Its file "rules" says what goes wrong, read again at each call:
+ *     OP SUBSTRING N ACTION  the Nth such call of a process (0: every one) whose path holds SUBSTRING
+ * Actions: EIO ENOSPC EDQUOT; KILL (before the call), KILLED (after it); SHORT (half is written, as the kernel may);
+ * LIE (nothing is written, and the kernel says it was). A rule that fired leaves "FIRED RULE" in "calls".
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum action { NONE, FAIL, KILL, KILLED, SHORT, LIE };
+
+static char counted[64][PATH_MAX + 64]; /* rules that this process has met, and how often */
+static int times[64];
+
+static void note(const char *folder, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/calls", folder);
+    int fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    syscall(SYS_write, fd, text, strlen(text));
+    syscall(SYS_close, fd);
+}
+
+static int met(const char *rule) {
+    for (int i = 0; i < 64; i++) {
+        if (!counted[i][0]) strncpy(counted[i], rule, sizeof counted[i] - 1);
+        if (strcmp(counted[i], rule) == 0) return ++times[i];
+    }
+    return 0;
+}
+
+static enum action look(const char *op, const char *path) {
+    const char *folder = getenv("HAULAGE_SHIM");
+    if (!folder || !path || strncmp(path, folder, strlen(folder)) != 0 || strstr(path, "/calls")) return NONE;
+    char line[PATH_MAX + 64], text[PATH_MAX + 96], place[PATH_MAX];
+    snprintf(line, sizeof line, "%d %s %s\n", (int)getpid(), op, path + strlen(folder) + 1);
+    note(folder, line);
+    snprintf(place, sizeof place, "%s/rules", folder);
+    int fd = syscall(SYS_openat, AT_FDCWD, place, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return NONE;
+    char rules[4096] = {0};
+    syscall(SYS_read, fd, rules, sizeof rules - 1);
+    syscall(SYS_close, fd);
+    char *rest = rules;
+    for (char *rule; (rule = strsep(&rest, "\n"));) {
+        char on[16], part[256], what[16];
+        int nth;
+        if (sscanf(rule, "%15s %255s %d %15s", on, part, &nth, what) != 4) continue;
+        if (strcmp(on, op) != 0 || !strstr(path, part)) continue;
+        int now = met(rule);
+        if (nth && now != nth) continue;
+        snprintf(text, sizeof text, "FIRED %s\n", rule);
+        note(folder, text);
+        if (!strcmp(what, "KILL")) kill(getpid(), SIGKILL);
+        if (!strcmp(what, "KILLED")) return KILLED;
+        if (!strcmp(what, "SHORT")) return SHORT;
+        if (!strcmp(what, "LIE")) return LIE;
+        errno = !strcmp(what, "ENOSPC") ? ENOSPC : !strcmp(what, "EDQUOT") ? EDQUOT : EIO;
+        return FAIL;
+    }
+    return NONE;
+}
+
+static const char *of_descriptor(int fd, const char *name, char *buffer) {
+    char link[64];
+    if (name && name[0] == '/') return name;
+    if (fd == AT_FDCWD) return NULL;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, buffer, PATH_MAX - 1);
+    if (size < 0) return NULL;
+    buffer[size] = 0;
+    if (name) {
+        strncat(buffer, "/", PATH_MAX - strlen(buffer) - 1);
+        strncat(buffer, name, PATH_MAX - strlen(buffer) - 1);
+    }
+    return buffer;
+}
+
+static long done(enum action action, long result) {
+    if (action == KILLED) kill(getpid(), SIGKILL);
+    return result;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+ssize_t write(int fd, const void *data, size_t size) {
+    char buffer[PATH_MAX];
+    enum action action = look("write", of_descriptor(fd, NULL, buffer));
+    if (action == FAIL) return -1;
+    if (action == LIE) return size;
+    return done(action, REAL(write)(fd, data, action == SHORT && size > 1 ? size / 2 : size));
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
+    char buffer[PATH_MAX];
+    enum action action = look("write", of_descriptor(fd, NULL, buffer));
+    if (action == FAIL) return -1;
+    return done(action, REAL(pwrite64)(fd, data, size, at));
+}
+
+int fsync(int fd) {
+    char buffer[PATH_MAX];
+    enum action action = look("fsync", of_descriptor(fd, NULL, buffer));
+    return action == FAIL ? -1 : done(action, REAL(fsync)(fd));
+}
+
+int fdatasync(int fd) {
+    char buffer[PATH_MAX];
+    enum action action = look("fsync", of_descriptor(fd, NULL, buffer));
+    return action == FAIL ? -1 : done(action, REAL(fdatasync)(fd));
+}
+
+int rename(const char *from, const char *to) {
+    enum action action = look("rename", from);
+    return action == FAIL ? -1 : done(action, REAL(rename)(from, to));
+}
+
+int unlink(const char *path) {
+    enum action action = look("unlink", path);
+    return action == FAIL ? -1 : done(action, REAL(unlink)(path));
+}
+
+int rmdir(const char *path) {
+    enum action action = look("rmdir", path);
+    return action == FAIL ? -1 : done(action, REAL(rmdir)(path));
+}
+
+int unlinkat(int folder, const char *name, int flags) {
+    char buffer[PATH_MAX];
+    const char *path = of_descriptor(folder, name, buffer);
+    enum action action = look(flags & AT_REMOVEDIR ? "rmdir" : "unlink", path);
+    return action == FAIL ? -1 : done(action, REAL(unlinkat)(folder, name, flags));
+}
+
+int mkdir(const char *path, mode_t mode) {
+    enum action action = look("mkdir", path);
+    return action == FAIL ? -1 : done(action, REAL(mkdir)(path, mode));
+}

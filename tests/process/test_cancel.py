@@ -1,0 +1,88 @@
+"""Cancelled means cancelled: the statement stops, the bytes go, and only then the run says so."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from haulage.core.errors import Refused
+from tests.process.house import FOREVER, until
+
+
+@pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
+def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_so(house, dataset):
+    house.worker()
+    run = house.request(dataset, **FOREVER)
+    child = house.child()
+    house.wait_for_sql(child)
+    assert [] != house.on_disk()
+
+    began = time.monotonic()
+    asked = house.cancel(run)
+    seen_before = []
+    while (state := house.get(run).state) != "cancelled":
+        seen_before.append(state)
+        assert time.monotonic() < began + 10
+    left, alive = house.on_disk(), house.children()
+
+    assert ([], []) == (left, alive)
+    assert {"running"} == set(seen_before)
+    assert asked.cancel_requested_at is not None
+    ended = house.get(run)
+    assert (None, None, None) == (ended.failure_code, ended.artifact_key, ended.reserved_bytes)
+    assert time.monotonic() - began < 4
+
+
+def test_a_cancel_that_was_accepted_never_ends_in_a_ready_file(house):
+    """At moments spread over the whole life of a build; the settle is hit from both sides."""
+    house.worker()
+    ends = {"accepted": 0, "too late": 0}
+    chance = random.Random(7)
+    for attempt in range(40):
+        run = house.request("names", rows=20_000 + attempt)
+        until(lambda run=run: house.get(run).state != "queued", 10)
+        time.sleep(chance.uniform(0, 0.45))
+        try:
+            house.cancel(run)
+        except Refused as refused:
+            assert ("already_final", "ready") == (refused.code, house.get(run).state)
+            ends["too late"] += 1
+        else:
+            assert "cancelled" == house.wait(run, seconds=6).state
+            ends["accepted"] += 1
+    time.sleep(0.5)
+
+    assert ends["accepted"] > 3
+    assert ends["too late"] > 3
+    house.assert_whole()
+
+
+def test_a_cancel_between_the_last_byte_and_the_settle_wins(house):
+    """The store is locked while the file is published, so that the cancel stands in the row first."""
+    worker = house.worker()
+    run = house.request("names", rows=120_000)
+    house.wait_for_rows(run)
+    with house.store.begin() as tx:  # nobody else can write until this ends
+        worker.wait_for("StoreFailed", where="settle")
+        assert any(path.startswith("files/") for path in house.on_disk())
+        house.store.exports.request_cancel(run, tx=tx)
+
+    assert "cancelled" == house.wait(run).state
+    house.assert_nothing_left()
+
+
+def test_a_cancel_outlives_the_worker_that_should_have_obeyed_it(house):
+    worker = house.worker()
+    run = house.request("stream", **FOREVER)
+    house.wait_for_rows(run)
+    worker.signal(19)  # SIGSTOP: it cannot hear
+    house.cancel(run)
+    worker.kill()
+    house.worker()
+
+    ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
+
+    assert ("cancelled", None) == (ended.state, ended.failure_code)
+    house.assert_nothing_left()

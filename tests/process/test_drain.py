@@ -1,0 +1,110 @@
+"""TERM drains: nothing new is claimed, what runs may finish within the grace. INT stops at once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from haulage.core.errors import Refused
+from haulage.worker.supervisor import Bell
+from tests.process.house import FOREVER, LIMITS, until
+
+
+def test_a_draining_worker_finishes_what_runs_and_claims_no_more(house):
+    worker = house.worker(lanes=1)
+    first = house.request("names", rows=200_000)
+    house.wait_for_rows(first)
+    second = house.request("names", rows=5)
+
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("WorkerDraining")
+    until(lambda: not house.store.workers.claiming(60), 3)
+    states = [presence.state for presence in house.store.workers.seen(60)]
+    with pytest.raises(Refused) as refused:
+        house.request("names", rows=6)
+
+    assert 0 == worker.end()
+    assert (["draining"], "no_worker") == (states, refused.value.code)
+    assert ("ready", "queued") == (house.get(first).state, house.get(second).state)
+    assert [first] == [event["run"] for event in worker.events("RunClaimed")]
+    house.assert_whole()
+
+
+@pytest.mark.parametrize("house", [replace(LIMITS, drain_seconds=1)], indirect=True)
+def test_what_does_not_finish_within_the_grace_is_stopped_and_says_so(house):
+    worker = house.worker()
+    run = house.request("stream", **FOREVER)
+    house.wait_for_rows(run)
+
+    began = time.monotonic()
+    worker.signal(signal.SIGTERM)
+
+    assert 0 == worker.end()
+    assert 1 <= time.monotonic() - began < 4
+    ended = house.get(run)
+    assert ("failed", "worker_stopped") == (ended.state, ended.failure_code)
+    house.assert_nothing_left()
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGINT]], ids=["INT", "TERM then INT"])
+def test_an_interrupt_stops_at_once_even_within_a_silent_statement(house, signals):
+    worker = house.worker()
+    run = house.request("silent", **FOREVER)
+    house.wait_for_sql(house.child())
+
+    began = time.monotonic()
+    for number in signals:
+        worker.signal(number)
+        time.sleep(0.1)
+
+    assert 0 == worker.end()
+    assert time.monotonic() - began < 3 < house.limits.drain_seconds
+    assert "worker_stopped" == house.get(run).failure_code
+    house.assert_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_worker_leaves_at_once_and_its_presence_with_it(house, number):
+    worker = house.worker()
+    (seen,) = house.store.workers.seen(60)
+
+    worker.signal(number)
+
+    assert 0 == worker.end(3)
+    assert worker.pid == seen.pid
+    assert [] == house.store.workers.seen(60)
+    assert worker.events("WorkerStopped")
+
+
+def test_a_killed_worker_leaves_its_presence_and_the_next_start_has_another_id(house):
+    first = house.worker()
+    first.kill()
+    house.worker()
+
+    ids = {presence.id for presence in house.store.workers.seen(60)}
+
+    assert 2 == len(ids)
+
+
+def test_a_signal_handler_may_ring_the_bell_at_any_moment():
+    """A thousand handlers over a waiting loop: with a lock that is not reentrant this hangs."""
+    bell, rings = Bell(), []
+
+    def ring(_number, _frame):
+        rings.append(1)
+        bell.ring()
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        heard = 0
+        until(lambda: bell.wait(0.0001) and len(rings) > 1_000, 30)
+        heard = bell.wait(1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert heard

@@ -1,0 +1,114 @@
+"""SIGSTOP and SIGCONT: whoever wakes up after its lease changes nothing and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.process.house import BUILD, FOREVER, LIMITS, stopped, until
+
+
+def test_a_supervisor_that_thaws_after_its_lease_changes_nothing_and_ends_its_child(house):
+    frozen = house.worker()
+    run = house.request("stream", **FOREVER)
+    child = house.child()
+    house.wait_for_rows(run)
+    frozen.signal(signal.SIGSTOP)
+    until(lambda: stopped(frozen.pid), 5)
+    house.worker()
+    taken = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    assert [child] == house.children()  # it works on, for a supervisor that cannot hear it
+
+    frozen.signal(signal.SIGCONT)
+
+    frozen.wait_for("LeaseWasLost", run=run)
+    assert ("failed", "worker_lost") == (taken.state, taken.failure_code)
+    assert taken == house.get(run)
+    assert [] == frozen.events("RunSettled")
+    house.assert_nothing_left()
+
+
+def test_a_file_that_was_finished_while_its_supervisor_was_frozen_is_never_published(house):
+    frozen = house.worker()
+    run = house.request("names", rows=200_000)
+    house.child()
+    house.wait_for_rows(run)
+    frozen.signal(signal.SIGSTOP)
+    until(lambda: not house.children(), 20)
+    assert any(path.endswith("/part") for path in house.on_disk())  # whole, but nobody has published it
+    house.sweep(after_seconds=house.limits.lease_seconds)
+    taken = house.get(run)
+    assert ("failed", "worker_lost") == (taken.state, taken.failure_code)
+
+    frozen.signal(signal.SIGCONT)
+
+    frozen.wait_for("LeaseWasLost", run=run)
+    assert taken == house.get(run)
+    house.assert_nothing_left()
+
+
+def test_a_supervisor_that_thaws_within_its_lease_goes_on_as_if_nothing_had_been(house):
+    worker = house.worker()
+    run = house.request("names", rows=200_000)
+    house.child()
+    house.wait_for_rows(run)
+    worker.signal(signal.SIGSTOP)
+    until(lambda: stopped(worker.pid), 5)
+    time.sleep(house.limits.lease_seconds / 4)
+
+    worker.signal(signal.SIGCONT)
+
+    assert "ready" == house.wait(run).state
+    house.assert_whole()
+
+
+def test_a_frozen_child_is_killed_when_its_run_is_cancelled(house):
+    worker = house.worker()
+    run = house.request("stream", **FOREVER)
+    child = house.child()
+    house.wait_for_rows(run)
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: stopped(child), 5)
+
+    began = time.monotonic()
+    house.cancel(run)
+
+    assert "cancelled" == house.wait(run).state
+    assert house.limits.stop_seconds <= time.monotonic() - began < house.limits.stop_seconds + 2
+    house.assert_nothing_left()
+    assert worker.process.poll() is None
+
+
+@pytest.mark.parametrize("house", [replace(LIMITS, build=replace(BUILD, generation_seconds=1))], indirect=True)
+def test_a_frozen_child_does_not_outlast_the_time_of_its_build(house):
+    house.worker()
+    run = house.request("silent", **FOREVER)
+    child = house.child()
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: stopped(child), 5)
+
+    ended = house.wait(run, seconds=6)
+
+    assert ("failed", "generation_timeout") == (ended.state, ended.failure_code)
+    house.assert_nothing_left()
+
+
+def test_while_a_child_is_frozen_its_supervisor_beats_and_progress_stands_still(house):
+    house.worker()
+    run = house.request("stream", **FOREVER)
+    child = house.child()
+    house.wait_for_rows(run)
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: stopped(child), 5)
+    time.sleep(0.5)
+    before = house.get(run)
+
+    until(lambda: house.get(run).heartbeat_at > before.heartbeat_at + 500, 5)
+
+    after = house.get(run)
+    assert (before.processed, before.updated_at) == (after.processed, after.updated_at)
+    assert after.heartbeat_at > after.updated_at

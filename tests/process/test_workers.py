@@ -1,0 +1,103 @@
+"""Several workers on one store, private ones, and runs that may be run again."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import pytest
+
+from tests.process.house import FOREVER, LIMITS, until
+
+
+def test_two_workers_share_the_slots_and_each_run_is_worked_on_once(house):
+    workers = [house.worker(lanes=3), house.worker(lanes=3)]
+    runs = [house.request("stream", rows=150_000 + n) for n in range(8)]
+    most, by = 0, set()
+    while (found := [house.get(run) for run in runs]) and any(run.state in ("queued", "running") for run in found):
+        running = [run for run in found if run.state == "running"]
+        most = max(most, len(running), len(house.children()))
+        by |= {run.worker for run in running}
+
+    claimed = [event["run"] for worker in workers for event in worker.events("RunClaimed")]
+    assert ["ready"] * 8 == [run.state for run in found]
+    assert (2, 2) == (house.limits.slots, most)
+    assert 2 == len(by)
+    assert sorted(runs) == sorted(claimed)
+    house.assert_whole()
+
+
+def test_a_lane_that_becomes_free_takes_the_next_run_at_once(house):
+    house.worker(lanes=1)
+    runs = [house.request("names", rows=n + 1) for n in range(3)]
+
+    found = [house.wait(run) for run in runs]
+
+    waits = [after.started_at - before.finished_at for before, after in zip(found, found[1:], strict=False)]
+    assert ["ready"] * 3 == [run.state for run in found]
+    assert max(waits) < 500  # and not only when it looks the next time
+
+
+def test_a_private_worker_claims_its_own_run_only_and_counts_for_nobody_else(house):
+    own = "01890000-0000-7000-8000-000000000001"
+    house.request("names", rows=7, private_run=own)
+    house.pretend_a_worker()
+    other = house.request("names", rows=8)
+    house.store.workers.leave("pretended")
+    worker = house.worker(only_run=own)
+
+    assert "ready" == house.wait(own).state
+    assert not house.store.workers.claiming(60)
+    assert [own] == [event["run"] for event in worker.events("RunClaimed")]
+    assert "queued" == house.get(other).state
+    worker.signal(signal.SIGTERM)
+    assert 0 == worker.end()
+
+
+@pytest.mark.parametrize("house", [replace(LIMITS, attempts=2)], indirect=True)
+def test_a_dataset_that_says_so_is_run_again_and_not_for_ever(house):
+    house.pretend_a_worker()
+    run = house.request("again", **FOREVER)
+    seen = []
+    for _ in range(2):
+        worker = house.worker()
+        house.wait(run, "running")
+        house.wait_for_rows(run)
+        worker.kill()
+        until(lambda: not house.children(), 3)
+        house.sweep(after_seconds=house.limits.lease_seconds + 1)
+        found = house.get(run)
+        seen.append((found.state, found.failure_code, found.attempts, found.processed, house.on_disk()))
+
+    assert [("queued", None, 1, None, []), ("failed", "worker_lost", 2)] == [seen[0], seen[1][:3]]
+    assert 0 < seen[1][3]  # what the last attempt had reached stays to be seen
+    house.assert_nothing_left()
+
+
+def test_a_run_that_is_run_again_ends_ready_with_the_file_of_its_last_attempt(house):
+    worker = house.worker()
+    run = house.request("again", rows=400_000)
+    house.wait_for_rows(run)
+    worker.kill()
+    house.worker()
+
+    ended = house.wait(run)
+
+    assert ("ready", 2, 400_000) == (ended.state, ended.attempts, ended.rows)
+    assert 3 == ended.claim_no  # two claims, and between them the fence that the sweep took
+    house.assert_whole()
+
+
+def test_a_cancel_of_a_run_that_would_be_run_again_ends_it(house):
+    worker = house.worker()
+    run = house.request("again", **FOREVER)
+    house.wait_for_rows(run)
+    worker.signal(signal.SIGSTOP)
+    house.cancel(run)
+    worker.kill()
+    until(lambda: not house.children(), 3)
+
+    house.sweep(after_seconds=house.limits.lease_seconds + 1)
+
+    assert "cancelled" == house.get(run).state
+    house.assert_nothing_left()

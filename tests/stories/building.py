@@ -1,0 +1,77 @@
+"""A yard where builds are made in this process: a source, a folder for parts, and the way from a dataset to bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from pathlib import Path
+
+from haulage.artifacts.part import PartFile
+from haulage.core.catalogue import Dataset
+from haulage.core.requester import Requester
+from haulage.exports.build import BuildOrder, Built, build
+from haulage.exports.parameters import resolve_parameters
+from haulage.exports.plan import freeze
+from haulage.exports.reading import reading_of
+from haulage.formats import FORMATS, resolve_options
+from haulage.sources import open_source
+
+AMINA = Requester("north", "amina")
+AS_OF = 1_790_000_000_000
+PLENTY = {"rows": 10**9, "count_seconds": 10, "sort_bytes": 10**9, "memory_bytes": 10**9}
+
+
+class Yard:
+    """One SQLite source and everything that a child has, without being one."""
+
+    def __init__(self, folder: Path, *script: str):
+        self.folder = folder
+        self.path = folder / "shop.db"
+        self.url = f"sqlite:///{self.path}"
+        self.progress: list = []
+        self._numbers = itertools.count()
+        with self.writer() as source:
+            source.execute("pragma journal_mode=wal")
+            for statement in script:
+                source.execute(statement)
+
+    @contextlib.contextmanager
+    def writer(self):
+        """A connection that may write; every statement is committed at once."""
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as source:
+            yield source
+
+    def order(self, dataset: Dataset, *, format="csv", compression=None, columns=None, options=None, limits=None,
+              file_bytes=10**9, reserved_bytes=10**9, **parameters) -> BuildOrder:  # fmt: skip
+        resolved = resolve_parameters(dataset, parameters)
+        plan = freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, columns)
+        plan["limits"] = PLENTY | (limits or {})
+        folder = self.folder / f"build-{next(self._numbers)}"
+        folder.mkdir()
+        settled = resolve_options(FORMATS[format], options or {})
+        order = BuildOrder(self.url, 0.2, str(folder), plan, format, settled, compression, file_bytes, reserved_bytes, 0)
+        return BuildOrder.from_json(order.to_json())  # as it comes out of the pipe
+
+    def build(self, dataset: Dataset, *, source=None, **asked) -> tuple[Built, bytes]:
+        """Build, and give what was measured and what stands in the file."""
+        order = self.order(dataset, **asked)
+        sink = PartFile(order.folder, file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
+        self.progress = []
+        built = build(order, source or open_source(order.source_url, order.busy_seconds), sink, self.progress.append)
+        return built, Path(order.folder, "part").read_bytes()
+
+    def text(self, sql: str, **asked) -> str:
+        """The CSV of a query."""
+        return self.build(query(sql), **asked)[1].decode()
+
+    def problems(self, dataset: Dataset, **parameters) -> list[str]:
+        """What a check of a dataset says to its operator."""
+        resolved = resolve_parameters(dataset, parameters)
+        reading = reading_of(freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, None))
+        return open_source(self.url, 0.2).check(reading)
+
+
+def query(sql: str, **members) -> Dataset:
+    """A dataset of this query."""
+    return Dataset("q", "shop", sql=sql, formats=("csv", "json", "ndjson"), **members)

@@ -1,0 +1,150 @@
+"""Count and rows come from one read transaction, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+
+import pytest
+
+from haulage.core.errors import BuildFailed
+from haulage.sources.sqlite import SqliteSource
+from tests.stories.building import PLENTY, Yard, query
+
+UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {})"
+
+
+@pytest.fixture
+def yard(tmp_path):
+    return Yard(
+        tmp_path,
+        "create table accounts (id integer primary key, balance integer)",
+        UPTO.format(500) + " insert into accounts select i, 100 from n",
+    )
+
+
+@contextlib.contextmanager
+def hammered(yard):
+    """A writer that inserts, deletes and moves money from one account to another, without a pause."""
+    done, written = threading.Event(), []
+
+    def hammer():
+        with yard.writer() as source:
+            n = 1_000
+            while not done.is_set():
+                n += 1
+                source.execute("begin immediate")
+                source.execute("update accounts set balance = balance - 7 where id = ?", (n % 500 + 1,))
+                source.execute("update accounts set balance = balance + 7 where id = ?", (n * 7 % 500 + 1,))
+                source.execute("insert into accounts values (?, 0)", (n,))
+                if n % 3 == 0:
+                    source.execute("delete from accounts where id in (?, ?)", (n - 1, n - 2))
+                source.execute("commit")
+                written.append(n)
+
+    thread = threading.Thread(target=hammer)
+    thread.start()
+    try:
+        while not written:
+            time.sleep(0.001)
+        yield written
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_fifty_exports_beside_a_writer_each_have_as_many_rows_as_were_counted(yard):
+    totals, sums = [], set()
+    with hammered(yard) as written:
+        before = len(written)
+        for _ in range(50):
+            built, content = yard.build(query("select id, balance from accounts", key=("id",)))
+            rows = [list(map(int, line.split(b","))) for line in content.splitlines()[1:]]
+            assert built.total == built.rows == len(rows)
+            totals.append(built.total)
+            sums.add(sum(balance for _id, balance in rows))
+        assert len(written) - before > 50
+
+    assert len(set(totals)) > 10
+    assert {50_000} == sums
+
+
+class TwoTransactions(SqliteSource):
+    """The bug that the test above must find: rows are read in another transaction than they are counted in."""
+
+    @contextlib.contextmanager
+    def snapshot(self):
+        with super().snapshot() as counting:
+
+            class Both:
+                at, notices = counting.at, {}
+                count = staticmethod(counting.count)
+
+                @staticmethod
+                def columns(reading):
+                    return counting.columns(reading)
+
+                @staticmethod
+                def batches(reading, sort_bytes):
+                    time.sleep(0.002)
+                    with SqliteSource.snapshot(self) as reading_later:
+                        yield from reading_later.batches(reading, sort_bytes)
+
+            yield Both()
+
+
+def test_with_two_transactions_the_same_hammer_breaks_it(yard):
+    failed = []
+    with hammered(yard):
+        for _ in range(50):
+            try:
+                yard.build(query("select id, balance from accounts"), source=TwoTransactions(str(yard.path), 1))
+            except BuildFailed as problem:
+                failed.append(problem.code)
+
+    assert {"count_mismatch"} == set(failed)
+    assert len(failed) > 10
+
+
+def test_all_that_was_committed_by_the_instant_of_the_snapshot_is_in_it(yard):
+    with hammered(yard) as written:
+        for _ in range(20):
+            last, instant = written[-1], time.time_ns() // 1_000_000
+            built, content = yard.build(query("select max(id) as last from accounts"))
+            found = int(content.split()[1])
+            assert found >= last - 2  # one that was deleted again, at most two back
+            assert instant <= built.snapshot_at <= time.time_ns() // 1_000_000
+
+
+def test_a_query_that_gives_other_rows_each_time_is_refused_and_never_shown_as_more_than_all(yard):
+    dataset = query(UPTO.format(50_000) + " select i from n where abs(random()) % 2")
+    with pytest.raises(BuildFailed) as failed:
+        yard.build(dataset)
+
+    assert "count_mismatch" == failed.value.code
+    assert re.fullmatch(r"[\d,]+ rows were counted and (more than )?[\d,]+ came; no file was kept.", failed.value.detail)
+    assert all(seen.processed <= seen.total for seen in yard.progress if seen.total is not None)
+
+
+def test_a_count_that_takes_too_long_leaves_the_total_unknown_and_the_rows_whole(yard):
+    sql = UPTO.format(300_000) + " select i from n"
+    slow, content = yard.build(query(sql), limits={"count_seconds": 0.001})
+    known, same = yard.build(query(sql), limits=PLENTY)
+
+    assert (None, 300_000) == (slow.total, slow.rows)
+    assert (300_000, 300_000) == (known.total, known.rows)
+    assert content == same
+    assert {None} == {seen.total for seen in yard.progress[:1]}
+
+
+def test_progress_begins_unknown_then_says_its_phases_in_order_and_ends_with_what_is_there(yard):
+    built, _content = yard.build(query(UPTO.format(2_000) + " select i from n"))
+
+    phases = list(dict.fromkeys(str(seen.phase) for seen in yard.progress))
+    assert ["counting", "writing", "publishing"] == phases
+    assert (None, None) == yard.progress[0][1:]
+    assert (0, 2_000) == yard.progress[1][1:]
+    assert (2_000, 2_000) == yard.progress[-1][1:] == (built.rows, built.total)
+    assert len(yard.progress) > 5

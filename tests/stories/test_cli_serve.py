@@ -1,0 +1,197 @@
+"""The long-running commands: what they say, how they end, and that a dead worker comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+from tests.stories.terminal import Terminal, until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    return Terminal(tmp_path).shop()
+
+
+def ready(process):
+    """The document that a long-running command prints when it answers."""
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return json.loads(line)
+
+
+def ask(url, key=None, body=None, opener=urllib.request.build_opener()):  # noqa: B008 - one for all
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
+    with opener.open(request, timeout=10) as answer:
+        return answer.read()
+
+
+def workers(folder):
+    """Process ids of the workers that were started for a folder."""
+    found = []
+    for words in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = words.read_bytes()
+        except OSError:
+            continue
+        if b"\0worker\0" in text and str(folder).encode() in text:
+            found.append(int(words.parent.name))
+    return found
+
+
+def test_up_serves_and_works_and_brings_a_dead_worker_back(terminal):
+    with terminal.started("up", "--port", "0", "--json", "--config", terminal.config) as process:
+        address = ready(process)["address"]
+        until(lambda: workers(terminal.folder))
+        (first,) = workers(terminal.folder)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: workers(terminal.folder) not in ([], [first]))
+        until(lambda: "process" in terminal.run("doctor").out)
+        answer = terminal.run("export", "orders", "-o", "orders.csv")
+        live = ask(f"{address}/api/health/live")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+
+    assert 0 == answer.code
+    assert live
+    assert "the worker has been ended by SIGKILL; starting another in 1 s" in err
+    assert 0 == process.returncode
+    assert [] == workers(terminal.folder)
+
+
+def test_a_worker_does_not_outlive_an_up_that_was_killed(terminal):
+    with terminal.started("up", "--port", "0", "--json", "--config", terminal.config) as process:
+        ready(process)
+        until(lambda: workers(terminal.folder))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
+        until(lambda: not workers(terminal.folder))
+
+
+def test_serve_without_a_worker_refuses_exports_with_no_worker(terminal):
+    key = terminal.run("keys", "new", "amina", "--grant", "*", "--write").out.strip()
+    with terminal.started("serve", "--port", "0", "--json") as process:
+        address = ready(process)["address"]
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(f"{address}/api/exports", key, {"dataset": "orders", "format": "csv"})
+        problem = json.load(refused.value)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+    assert (503, "no_worker") == (refused.value.code, problem["code"])
+    assert 0 == process.returncode
+
+
+def test_a_port_that_is_taken_is_told(terminal):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        answer = terminal.run("serve", "--port", str(other.getsockname()[1]))
+
+    assert 2 == answer.code
+    assert "choose another with --port" in answer.err
+
+
+def test_lanes_are_written_as_a_flow_and_a_number(terminal):
+    answer = terminal.run("worker", "--lanes", "exports=none")
+
+    assert 2 == answer.code
+    assert "write exports=2" in answer.err
+
+
+@pytest.mark.slow
+def test_the_demo_is_ready_by_itself_and_leaves_nothing(tmp_path):
+    terminal = Terminal(tmp_path)
+    with terminal.started(
+        "demo", "--port", "0", "--no-browser", "--json", HAULAGE_DEMO_KEY="a-key-of-mine", HAULAGE_STORE="sqlite:///x"
+    ) as process:
+        shown = ready(process)
+        folder, address = Path(shown["dir"]), shown["address"]
+        datasets = json.loads(ask(f"{address}/api/datasets", "a-key-of-mine"))["items"]
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        ask(shown["sign_in"], opener=browser)
+        who = json.loads(ask(f"{address}/api/session", opener=browser))
+        stranger = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        ask(shown["sign_in"], opener=stranger)
+        with pytest.raises(urllib.error.HTTPError) as second_use:
+            ask(f"{address}/api/session", opener=stranger)
+        checked = terminal.run("datasets", "check", "--config", shown["config"])
+        listed = terminal.run("datasets", "--json", "--config", shown["config"]).document["items"]
+        joined = terminal.run("export", datasets[-1]["name"], "--config", shown["config"])
+        mode = folder.stat().st_mode & 0o777
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+
+    assert "a-key-of-mine" == shown["key"]
+    assert 5 <= len(datasets)
+    assert [dataset for dataset in listed if dataset["permission"]]
+    assert ("demo", ["*"]) == (who["account"], who["grants"])
+    assert 401 == second_use.value.code
+    assert 0 == checked.code, checked.out
+    assert 0 == joined.code
+    assert "no worker is alive" not in joined.err
+    assert 0o700 == mode
+    assert "HAULAGE_STORE is not used by the demo" in err
+    assert 0 == process.returncode
+    assert not folder.exists()
+    assert [] == workers(folder)
+
+
+@pytest.mark.slow
+def test_a_demo_in_a_folder_is_used_again(tmp_path):
+    terminal, folder = Terminal(tmp_path), tmp_path / "kept"
+    words = ("demo", "--dir", folder, "--port", "0", "--no-browser", "--json")
+    with terminal.started(*words) as process:
+        first = ready(process)
+        second = terminal.run("demo", "--dir", folder, "--port", "0", "--no-browser")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    made = (folder / "flights.db", folder / "shop.db")
+    data = next(path for path in made if path.exists()).stat().st_mtime_ns
+    began = time.monotonic()
+    with terminal.started(*words) as process:
+        again = ready(process)
+        took = time.monotonic() - began
+        answer = ask(f"{again['address']}/api/datasets", again["key"])
+        with pytest.raises(urllib.error.HTTPError):
+            ask(f"{again['address']}/api/datasets", first["key"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+    assert 2 == second.code
+    assert "a demo is running in" in second.err
+    assert data == next(path for path in made if path.exists()).stat().st_mtime_ns
+    assert answer
+    assert took < 15
+    assert 0 == process.returncode
+    assert 0o600 == (folder / "haulage.toml").stat().st_mode & 0o777
+
+
+@pytest.mark.slow
+def test_without_the_public_data_a_shop_is_generated_and_says_so(tmp_path, monkeypatch):
+    from haulage.cli.demo import flights
+    from haulage.cli.demo.folder import folder_at
+    from haulage.config import hash_key
+
+    monkeypatch.setattr(flights, "find_spec", lambda _name: None)
+    with folder_at(tmp_path / "made", hash_key("x")) as place:
+        checked = Terminal(tmp_path).run("datasets", "check", "--config", place.config, "--json")
+        listed = Terminal(tmp_path).run("datasets", "--config", place.config, "--json").document["items"]
+
+    assert "120,000 orders of a generated shop" == place.data
+    assert (0, True) == (checked.code, checked.document["ok"])
+    assert 5 <= len(listed)
+    assert all("(generated)" in dataset["label"] for dataset in listed)
+    assert [dataset for dataset in listed if dataset["permission"]]
