@@ -1,8 +1,9 @@
 """A small shop with an Export button: Haulage mounted into a Starlette application with its own sign-in.
 
     cd examples/shop
+    export SHOP_SECRET=$(python3 -c 'import secrets; print(secrets.token_urlsafe(32))')
     ../../dev run python app.py                                     # makes shop.db, serves on 127.0.0.1:8000
-    ../../dev run haulage worker                                    # in a second terminal
+    ../../dev run haulage worker                                    # in a second terminal, with the same secret
 
 Open http://127.0.0.1:8000/ and choose who you are. The host's cookie decides who asks; Haulage sets none.
 """

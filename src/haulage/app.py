@@ -24,7 +24,8 @@ from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
 from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
-from haulage.sources import open_source
+from haulage.formats import FORMATS
+from haulage.sources import SOURCES, open_source
 from haulage.stores.open import Store, open_store
 from haulage.telemetry.log import log
 from haulage.worker.supervisor import Supervisor
@@ -93,7 +94,7 @@ class Haulage:
             ConfigInvalid: the file has faults; all of them are named, with what to write instead.
         """
         environ = os.environ if environ is None else environ
-        return cls(load(Path(path), environ), environ=environ, **options)
+        return cls(_load(path, environ), environ=environ, **options)
 
     @classmethod
     def find(
@@ -105,7 +106,7 @@ class Haulage:
             ConfigInvalid: as ``from_toml``, and when ``app`` does not lead to a Haulage.
         """
         environ = os.environ if environ is None else environ
-        settings = load(Path(path), environ)
+        settings = _load(path, environ)
         if settings.app is None:
             return cls(settings, environ=environ, **options)
         module_name, _, attribute = settings.app.partition(":")
@@ -263,3 +264,7 @@ class Haulage:
     def close(self) -> None:
         """Give every connection back."""
         self.store.close()
+
+
+def _load(path: str | Path, environ: Mapping[str, str]) -> Settings:
+    return load(Path(path), environ, formats=FORMATS, schemes=SOURCES)

@@ -1,13 +1,10 @@
 """docs/cli.md and docs/configuration.md say what the program does.
 
-The parts between ``<!-- begin … -->`` and ``<!-- end … -->`` are made by the program:
-``WRITE_DOCS=1 ./dev test tests/docs/test_commands.py`` writes them anew, without it they are compared.
+How the generated parts are compared and written stands in written.py.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from haulage.config import load
 from haulage.config.table import Table
 from haulage.core import limits
 from haulage.core.errors import ConfigInvalid
+from tests.docs.written import assert_written
 
 ROOT = Path(__file__).parents[2]
 CLI = ROOT / "docs" / "cli.md"
@@ -52,20 +50,10 @@ def commands():
                 yield (name, inner), click.Context(member, info_name=inner, parent=inside)
 
 
-def generated(path: Path, name: str, text: str):
-    """Compare a generated part of a document with what it must be, or write it."""
-    document = path.read_text()
-    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
-    wanted = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}{text}{end}", document, flags=re.DOTALL)
-    if os.environ.get("WRITE_DOCS"):
-        path.write_text(wanted)
-    assert wanted == path.read_text(), "WRITE_DOCS=1 ./dev test tests/docs writes it anew"
-
-
 def test_the_reference_of_commands_is_fresh():
     parts = [f"### haulage {' '.join(words)}\n\n```\n{context.get_help()}\n```\n" for words, context in commands()]
 
-    generated(CLI, "commands", "\n".join(parts))
+    assert_written(CLI, "commands", "\n".join(parts))
 
 
 @pytest.mark.parametrize(("words", "context"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()])
@@ -92,7 +80,7 @@ def test_every_limit_stands_in_the_documentation(cls):
         if field.name != "build"
     ]
 
-    generated(CONFIGURATION, cls.__name__, "| key | default | what it says |\n|---|---|---|\n" + "".join(rows))
+    assert_written(CONFIGURATION, cls.__name__, "| key | default | what it says |\n|---|---|---|\n" + "".join(rows))
 
 
 def written(default) -> str:
@@ -139,7 +127,7 @@ def test_the_faults_of_the_example_are_those_that_are_told(tmp_path):
     with pytest.raises(ConfigInvalid) as refused:
         load(tmp_path / "haulage.toml", {}, formats=("csv", "json", "ndjson"), schemes=("sqlite",))
 
-    generated(CONFIGURATION, "faults", f"```\n{refused.value}\n```\n")
+    assert_written(CONFIGURATION, "faults", f"```\n{refused.value}\n```\n")
 
 
 def test_the_configuration_of_the_documentation_works(tmp_path):

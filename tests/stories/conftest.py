@@ -203,7 +203,8 @@ def _catalogue():
             permission="orders.read",
             key=("id",),
             hidden=("tenant",),
-            sql="select id, tenant, total from orders where placed_at >= :since and (:floor is null or total >= :floor)",
+            sql="""select id, tenant, total from orders
+                   where placed_at >= :since and (:floor is null or total >= :floor)""",
             visible="tenant = :requester_tenant",
             parameters=(
                 Parameter("since", "date", "Placed since", default="2000-01-01"),
@@ -212,7 +213,7 @@ def _catalogue():
             ),
             columns={"id": Column("id", "Number", "integer"), "tenant": Column("tenant", "Tenant")},
             formats=("csv", "json", "ndjson"),
-        )  # fmt: skip
+        )
     )
     catalogue.add(Dataset(name="open_data", source="shop", sql="select id from orders"))
     return catalogue

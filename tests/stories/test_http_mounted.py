@@ -73,13 +73,14 @@ def with_middleware(app):
     return Starlette(routes=[Mount("/haulage", app)], middleware=[Middleware(BaseHTTPMiddleware, dispatch=passes_on)])
 
 
-HOSTS = {
-    "/haulage": in_starlette,
-    "/haulage ": in_fastapi,
-    "/admin/haulage": twice,
-    "/haulage  ": by_path,
-    "/haulage   ": with_middleware,
+PLACES = {
+    in_starlette: "/haulage",
+    in_fastapi: "/haulage",
+    twice: "/admin/haulage",
+    by_path: "/haulage",
+    with_middleware: "/haulage",
 }
+every_host = pytest.mark.parametrize(("host", "place"), PLACES.items(), ids=[host.__name__ for host in PLACES])
 
 
 def reader(host, session="amina-1", base="http://shop.example", place="/haulage"):
@@ -90,12 +91,11 @@ def reader(host, session="amina-1", base="http://shop.example", place="/haulage"
     return client
 
 
-@pytest.mark.parametrize(("place", "host"), HOSTS.items(), ids=[each.__name__ for each in HOSTS.values()])
+@every_host
 @pytest.mark.parametrize(
     "authenticate", [from_cookie, from_cookie_later, FromCookie()], ids=["sync", "async", "object"]
 )
 def test_an_export_is_made_and_fetched_under_the_mount(house, place, host, authenticate):
-    place = place.strip()
     client = reader(host(house.app(authenticate)), place=place)
 
     asked = client.post(f"{place}/exports", json=ASKED)
@@ -114,9 +114,8 @@ def test_an_export_is_made_and_fetched_under_the_mount(house, place, host, authe
     assert 404 == client.get(f"{place}/api/exports").status_code
 
 
-@pytest.mark.parametrize(("place", "host"), HOSTS.items(), ids=[each.__name__ for each in HOSTS.values()])
+@every_host
 def test_the_page_knows_where_its_api_is(house, place, host):
-    place = place.strip()
     client = reader(host(house.app(from_cookie)), place=place)
 
     page = client.get(f"{place}/")

@@ -74,7 +74,7 @@ def test_every_file_of_the_page_is_served_by_its_name(house):
 def test_nothing_else_is_served(house, name):
     answer = house.client().get(f"/page/{name}")
 
-    assert 404 == answer.status_code or answer.url.path in ("/",)
+    assert 404 == answer.status_code or answer.url.path == "/"
 
 
 def test_every_answer_is_guarded(house):

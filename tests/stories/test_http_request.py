@@ -349,13 +349,25 @@ def test_the_catalogue_says_what_may_be_asked_and_shows_no_query(house):
     assert (False, True) == (orders["permitted"], open_data["permitted"])
     assert ["since", "floor", "states"] == [each["name"] for each in orders["parameters"]]
     assert [{"value": "new", "label": "New"}, {"value": "paid", "label": "Paid"}] == orders["parameters"][2]["choices"]
-    assert ["id"] == [each["key"] for each in orders["columns"]]
-    assert open_data["columns"] is None
+    assert orders["columns"] is None, "a source is not asked for those who may not"
+    assert [{"key": "id", "header": "id", "type": None}] == open_data["columns"]
     assert ["csv", "json", "ndjson"] == [each["name"] for each in orders["formats"]]
     assert "gzip" in [each["value"] for each in orders["formats"][0]["compressions"]]
     assert "select" not in answer.text
     assert "requester_tenant" not in answer.text
     assert "shop" not in answer.text
+
+
+def test_columns_are_those_that_can_be_asked_for(house):
+    client = house.client("key-amina")
+    orders = client.get("/api/datasets").json()["items"][0]
+
+    asked = client.post("/api/exports", json={**ASKED, "columns": ["total"]})
+
+    assert [("id", "Number", "integer"), ("total", "total", None)] == [
+        (each["key"], each["header"], each["type"]) for each in orders["columns"]
+    ]
+    assert (202, ["total"]) == (asked.status_code, asked.json()["columns"])
 
 
 def test_a_body_is_limited_by_the_setting(house):

@@ -49,8 +49,8 @@ def test_a_key_is_not_taken_over_plain_http_from_elsewhere(house):
     ("host", "here"),
     [
         ("localhost", True), ("localhost:8480", True), ("127.0.0.1:1", True), ("127.9.9.9", True), ("[::1]:80", True),
-        ("demo.localhost", True), ("exports.example", False), ("localhost.example", False), ("127.0.0.1.example", False),
-        ("0.0.0.0", False), ("", False), ("[", False), ("10.0.0.1", False),
+        ("demo.localhost", True), ("exports.example", False), ("localhost.example", False),
+        ("127.0.0.1.example", False), ("0.0.0.0", False), ("", False), ("[", False), ("10.0.0.1", False),
     ],
 )  # fmt: skip
 def test_this_machine_is_known_by_its_names(host, here):

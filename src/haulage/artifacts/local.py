@@ -45,15 +45,16 @@ class LocalArtifacts:
         self._files = self.root / "files"
 
     def prepare(self) -> None:
-        """Make the folders, once.
+        """Make the folders that are missing.
 
         Raises:
             OSError: they cannot be made, or other files stand in them.
         """
         mark = self.root / MARK
-        if mark.exists():
+        ours = mark.exists()
+        if ours and self._work.is_dir() and self._files.is_dir():
             return
-        if any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
+        if not ours and any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
             # The sweep removes what no run names, so it must not be let loose on somebody's own files.
             problem = "holds files that are not Haulage's; name an empty folder"
             raise FileExistsError(errno.EEXIST, problem, str(self.root))

@@ -101,14 +101,6 @@ class Lifecycle:
         return tuple(move for move in cls.moves.values() if move.source == state)
 
     @classmethod
-    def find(cls, source: str, target: str, *, by: Actor | None = None) -> Move | None:
-        """The move between two states, or None where the life has none."""
-        for move in cls.moves_from(source):
-            if move.target == target and (by is None or move.by is by):
-                return move
-        return None
-
-    @classmethod
     def is_final(cls, state: str) -> bool:
         """Say whether nothing more is expected to happen to a run in this state."""
         return state not in cls.active

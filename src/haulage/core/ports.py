@@ -8,7 +8,7 @@ means the store's own clock (DECISIONS 6).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from haulage.core.lifecycle import Lifecycle, Move
 from haulage.core.progress import Progress
 from haulage.core.reading import Column, Measured, Reading
 
+Batches: TypeAlias = Generator[Sequence[tuple[Any, ...]], None, None]
 Transaction: TypeAlias = Any  # an open transaction of a store; only the store looks inside
 
 
@@ -312,8 +313,8 @@ class Snapshot(Protocol):
             BuildFailed: as ``batches``.
         """
 
-    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """The rows, in bounded batches.
+    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
+        """The rows, in bounded batches; to be closed by the one who reads them.
 
         Raises:
             BuildFailed: ``source_failed`` and its kin, or ``sort_space_exceeded``.

@@ -10,6 +10,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
@@ -83,7 +84,8 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         encoder = FORMATS[order.format].open(columns, order.options)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
-        rows = _write_rows(order, snapshot.batches(reading, limits["sort_bytes"]), writer, total, report)
+        with closing(snapshot.batches(reading, limits["sort_bytes"])) as batches:
+            rows = _write_rows(order, batches, writer, total, report)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices))
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish()

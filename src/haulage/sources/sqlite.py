@@ -17,12 +17,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 from haulage.sources.sqlite_watch import Interrupted, NotText, SortWatch, TooLarge, told
+
+if TYPE_CHECKING:
+    from haulage.core.ports import Batches
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold
@@ -172,7 +175,7 @@ class SqliteSnapshot:
             timer.join()  # A late interrupt must not hit the statement after this one.
         return int(row[0])
 
-    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
         """The rows, in batches bounded by number and by size.
 
         Rows are fetched many at a time as long as cells are small, and text is decoded by the driver as long as
@@ -199,7 +202,7 @@ class SqliteSnapshot:
                 else:
                     return
 
-    def _fetched(self, sql: str, reading: Reading, skip: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
         with told():
             cursor = self._connection.execute(sql, _binds(reading))
             try:
@@ -228,15 +231,23 @@ class _Name(NamedTuple):
 
 
 def _own_names(inside: Sequence[str], sql: str) -> list[str]:
-    """The query's own names: inside a wrap SQLite writes a second ``a`` as ``a:1``."""
-    seen: set[str] = set()
-    own = []
+    """The query's own names: inside a wrap SQLite numbers them, and writes a second ``a`` as ``a:1``."""
+    own: list[str] = []
+    numbered: dict[str, str] = {}  # what SQLite puts its numbers to -> the name that had it first
     for name in inside:
-        base, colon, number = name.rpartition(":")
-        renamed = colon and number.isdigit() and base.lower() in seen and name not in sql
-        own.append(base if renamed else name)
-        seen.add(own[-1].lower())
+        stem = _stem(name)
+        first = numbered.get(stem.lower())
+        if first is None or stem == name or name in sql:
+            own.append(name)
+        else:
+            own.append(stem if stem.lower() == first.lower() else first)
+        numbered.setdefault(_stem(own[-1]).lower(), own[-1])
     return own
+
+
+def _stem(name: str) -> str:
+    stem, _, number = name.rpartition(":")
+    return stem if number.isdecimal() else name
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -256,7 +267,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _many_at_once(cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]:
+def _many_at_once(cursor: sqlite3.Cursor) -> Batches:
     size = 16  # A first look at how large the rows are.
     while batch := cursor.fetchmany(size):
         yield batch
@@ -264,7 +275,7 @@ def _many_at_once(cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]
         size = max(1, min(BATCH_ROWS, BATCH_BYTES * len(looked) // max(1, sum(map(_size, looked)))))
 
 
-def _row_by_row(cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]:
+def _row_by_row(cursor: sqlite3.Cursor) -> Batches:
     batch: list[tuple[Any, ...]] = []
     size = 0
     for row in cursor:

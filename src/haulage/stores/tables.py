@@ -43,7 +43,11 @@ class JSONTuple(TypeDecorator[tuple[Any, ...]]):
 
 
 metadata = MetaData(
-    naming_convention={"ck": "%(table_name)s_%(constraint_name)s", "uq": "%(table_name)s_%(column_0_name)s"}
+    naming_convention={
+        "ck": "%(table_name)s_%(constraint_name)s",
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s",
+    }
 )
 
 

@@ -17,7 +17,8 @@ from haulage.formats import COMPRESSIONS, FORMATS, Format
 from haulage.web.access import Asks, no_query
 from haulage.web.answers import document, representation
 from haulage.web.openapi import says
-from haulage.web.shapes import CountsShown, DatasetList, DatasetName
+from haulage.web.shapes import DatasetName
+from haulage.web.shown import CountsShown, DatasetList
 
 router = APIRouter(tags=["datasets"])
 

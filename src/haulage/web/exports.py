@@ -16,7 +16,8 @@ from haulage.web.access import Asking, Asks, no_query, standing_of
 from haulage.web.answers import document, representation
 from haulage.web.bodies import body_of
 from haulage.web.openapi import body, says
-from haulage.web.shapes import ExportWish, LinkShown, ListQuery, RunPage, RunShown, RunToken
+from haulage.web.shapes import ExportWish, ListQuery, RunToken
+from haulage.web.shown import LinkShown, RunPage, RunShown
 from haulage.web.tokens import FileRight
 
 router = APIRouter(tags=["exports"])

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from haulage.core.errors import CATALOGUE
 from haulage.web.answers import representation
 from haulage.web.services import door_of
-from haulage.web.shapes import Problem
+from haulage.web.shown import Problem
 
 router = APIRouter()
 

@@ -19,7 +19,7 @@ from haulage.web.answers import document
 from haulage.web.openapi import says
 from haulage.web.problem import problem
 from haulage.web.services import Services, door_of
-from haulage.web.shapes import HealthShown, StorageShown, WorkerList
+from haulage.web.shown import HealthShown, StorageShown, WorkerList
 
 router = APIRouter(tags=["operation"])
 

@@ -31,7 +31,8 @@ from haulage.web.attempts import Attempts
 from haulage.web.bodies import read_body
 from haulage.web.openapi import body, says
 from haulage.web.services import Services, door_of
-from haulage.web.shapes import KeyShown, SessionShown
+from haulage.web.shapes import KeyShown
+from haulage.web.shown import SessionShown
 from haulage.web.tokens import binding_of
 
 router = APIRouter(tags=["session"])

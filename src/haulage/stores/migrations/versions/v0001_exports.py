@@ -145,7 +145,7 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "account", "key"),
     )
-    op.create_index(op.f("ix_idempotency_keys_expires_at"), "idempotency_keys", ["expires_at"], unique=False)
+    op.create_index("idempotency_keys_expires_at", "idempotency_keys", ["expires_at"], unique=False)
     op.create_table(
         "sessions",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -155,7 +155,7 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
-    op.create_index(op.f("ix_sessions_expires_at"), "sessions", ["expires_at"], unique=False)
+    op.create_index("sessions_expires_at", "sessions", ["expires_at"], unique=False)
     op.create_table(
         "workers",
         sa.Column("id", sa.String(length=36), nullable=False),

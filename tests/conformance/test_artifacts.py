@@ -1,0 +1,193 @@
+"""What every keeper of bytes must do; the tests below the line are about folders of this host."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.part import PART, PartFile
+from haulage.core.errors import BuildFailed
+
+KEY = "01890000-0000-7000-8000-000000000001.1"
+
+
+@pytest.fixture
+def artifacts(tmp_path):
+    made = LocalArtifacts(tmp_path / "artifacts")
+    made.prepare()
+    return made
+
+
+def write(artifacts, key=KEY, content=b"id\n1\n"):
+    """A file in the making, whole."""
+    folder = artifacts.begin(key)
+    sink = PartFile(str(folder), file_bytes=1_000, reserved_bytes=1_000)
+    sink.write(content)
+    return sink.finish()
+
+
+def test_a_file_has_its_name_only_when_it_is_published(artifacts):
+    measured = write(artifacts)
+    with pytest.raises(FileNotFoundError):
+        artifacts.open(KEY)
+
+    artifacts.publish(KEY, measured.size)
+
+    opened, size = artifacts.open(KEY)
+    with opened:
+        assert (b"id\n1\n", 5) == (opened.read(), size)
+    assert [KEY] == artifacts.keys()
+
+
+def test_a_sink_measures_what_stands_on_the_disk(artifacts):
+    short = write(artifacts)
+    long = write(artifacts, KEY + "1", b"x" * 500 + b"end")
+
+    assert (5, hashlib.sha256(b"id\n1\n").hexdigest(), b"id\n1\n") == short
+    assert (503, b"x" * 61 + b"end") == (long.size, long.tail)
+
+
+def test_a_file_of_another_size_than_was_measured_is_not_published(artifacts):
+    measured = write(artifacts)
+
+    for size in (measured.size - 1, measured.size + 1):
+        with pytest.raises(BuildFailed) as failed:
+            artifacts.publish(KEY, size)
+        assert "verify_failed" == failed.value.code
+    with pytest.raises(FileNotFoundError):
+        artifacts.open(KEY)
+
+
+def test_removing_takes_the_unfinished_and_the_finished_and_says_whether_there_was_any(artifacts):
+    write(artifacts)
+    unfinished = (artifacts.remove(KEY), artifacts.keys(), artifacts.remove(KEY))
+    artifacts.publish(KEY, write(artifacts).size)
+    finished = (artifacts.remove(KEY), artifacts.keys(), artifacts.remove(KEY))
+
+    assert (True, [], False) == unfinished == finished
+
+
+def test_a_publish_that_comes_after_the_removal_fails(artifacts):
+    size = write(artifacts).size
+    artifacts.remove(KEY)
+
+    with pytest.raises(BuildFailed) as failed:
+        artifacts.publish(KEY, size)
+
+    assert "storage_failed" == failed.value.code
+    assert [] == artifacts.keys()
+
+
+def test_two_builds_cannot_share_a_name(artifacts):
+    write(artifacts)
+
+    with pytest.raises(BuildFailed) as again:
+        artifacts.begin(KEY)
+    with pytest.raises(BuildFailed) as part:
+        PartFile(str(artifacts.root / "work" / KEY), file_bytes=1, reserved_bytes=1)
+
+    assert ("storage_failed", "EEXIST") == (again.value.code, again.value.cause)
+    assert ("storage_failed", "EEXIST") == (part.value.code, part.value.cause)
+    assert b"id\n1\n" == (artifacts.root / "work" / KEY / PART).read_bytes()
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\0b"])
+def test_a_name_that_leads_elsewhere_is_no_key(artifacts, key):
+    for act in (artifacts.begin, artifacts.open, artifacts.remove, lambda key: artifacts.publish(key, 1)):
+        with pytest.raises(ValueError, match="no key"):
+            act(key)
+
+
+def test_an_open_file_is_read_to_its_end_although_it_was_removed(artifacts):
+    artifacts.publish(KEY, write(artifacts).size)
+    opened, _size = artifacts.open(KEY)
+    with opened:
+        artifacts.remove(KEY)
+        assert b"id\n1\n" == opened.read()
+
+
+def test_a_check_leaves_nothing(artifacts):
+    artifacts.check()
+    assert [] == artifacts.keys()
+    assert artifacts.free_bytes() > 0
+
+
+# -- folders of this host --------------------------------------------------------------------------
+
+
+def test_only_the_owner_may_read(artifacts):
+    artifacts.publish(KEY, write(artifacts).size)
+    write(artifacts, KEY + "1")
+
+    for path in [artifacts.root, *artifacts.root.rglob("*")]:
+        assert 0 == stat.S_IMODE(path.stat().st_mode) & 0o077, path
+
+
+@pytest.mark.parametrize("plant", ["link", "folder", "pipe"])
+def test_what_is_no_plain_file_is_not_opened(artifacts, tmp_path, plant):
+    place = artifacts.root / "files" / KEY
+    (tmp_path / "secret").write_text("secret")
+    {"link": lambda: place.symlink_to(tmp_path / "secret"), "folder": place.mkdir, "pipe": lambda: os.mkfifo(place)}[plant]()
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(OSError):  # noqa: PT011 - ELOOP or ENOENT, and no waiting for a writer
+        artifacts.open(KEY)
+
+    assert len(before) == len(os.listdir("/proc/self/fd"))
+    assert artifacts.remove(KEY)
+    assert "secret" == (tmp_path / "secret").read_text()
+
+
+def test_a_relative_root_stays_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    artifacts = LocalArtifacts(artifacts_path("file:./here"))
+    artifacts.prepare()
+    monkeypatch.chdir("/")
+
+    assert tmp_path / "here" / "work" / KEY == artifacts.begin(KEY)
+
+
+@pytest.mark.parametrize("folder", ["work", "files"])
+def test_a_folder_with_somebody_s_own_files_is_not_taken_for_ours(tmp_path, folder):
+    """The sweep removes what no run names; here it would be somebody's photographs."""
+    own = tmp_path / folder / "photograph.jpg"
+    own.parent.mkdir()
+    own.touch()
+    artifacts = LocalArtifacts(tmp_path)
+
+    with pytest.raises(FileExistsError, match="name an empty folder"):
+        artifacts.prepare()
+    with pytest.raises(BuildFailed):
+        artifacts.begin(KEY)
+
+    assert own.exists()
+    own.unlink()
+    artifacts.prepare()
+    assert artifacts.begin(KEY).is_dir()
+
+
+def test_folders_that_went_are_made_again(artifacts):
+    (artifacts.root / "work").rmdir()
+    (artifacts.root / "files").rmdir()
+
+    assert [] == artifacts.keys()
+    artifacts.publish(KEY, write(artifacts).size)
+    assert [KEY] == artifacts.keys()
+
+
+@pytest.mark.parametrize(("url", "expected"), [
+    ("file:./artifacts", "artifacts"), ("file:/srv/a", "/srv/a"), ("file:///srv/a", "/srv/a"), ("file:a b", "a b"),
+])  # fmt: skip
+def test_the_folder_of_a_url(url, expected):
+    assert Path(expected) == artifacts_path(url)
+
+
+@pytest.mark.parametrize("url", ["", "file:", "file:///", "s3://bucket", "/srv/a"])
+def test_a_url_that_names_no_folder_is_refused_with_what_to_write(url):
+    with pytest.raises(ValueError, match=r"write file:\./artifacts"):
+        artifacts_path(url)

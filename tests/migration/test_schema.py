@@ -1,0 +1,174 @@
+"""The schema that migrations make is the one that `tables.py` says; it can be taken down and brought up again."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from haulage.core.clock import new_id
+from haulage.core.errors import SchemaMismatch
+from haulage.core.ports import KeptKey
+from haulage.exports.life import ExportRun
+from haulage.stores import migrations
+from haulage.stores.open import Schema, open_store
+from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, metadata
+
+ROOT = Path(__file__).parents[2]
+OF_ALEMBIC = "alembic_version"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path):
+    with closing(open_store(f"sqlite:///{path}")) as opened:
+        yield opened
+
+
+def schema_of(path):
+    """Everything SQLite knows of a schema, without what only the layout of the text is."""
+    with closing(sqlite3.connect(path)) as direct:
+        found = direct.execute("select name, sql from sqlite_master where sql is not null").fetchall()
+    return {name: _lines(sql) for name, sql in found if name != OF_ALEMBIC}
+
+
+def _lines(sql):
+    """The columns and constraints of a table in no order; an index as one line."""
+    one_line = re.sub(r"\s+", " ", sql)
+    if one_line.startswith("CREATE INDEX") or one_line.startswith("CREATE UNIQUE"):
+        return one_line
+    return sorted(line.strip().rstrip(",") for line in sql.splitlines()[1:-1] if line.strip())
+
+
+def test_the_migrations_make_what_the_tables_say(store, path):
+    with create_engine(f"sqlite:///{path}").connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+
+        assert [] == compare_metadata(context, metadata)
+
+
+def test_checks_and_partial_indexes_are_the_same_too(store, path, tmp_path):
+    """Alembic compares neither; the text of the schema has both."""
+    metadata.create_all(create_engine(f"sqlite:///{tmp_path}/drawn.db"))
+    drawn, migrated = schema_of(tmp_path / "drawn.db"), schema_of(path)
+
+    assert drawn == migrated
+    assert 5 == len([line for line in migrated["exports"] if " CHECK " in line])
+    assert 7 == len([sql for sql in migrated.values() if " WHERE " in sql])
+
+
+def test_a_check_that_differs_would_be_seen(store, path, tmp_path):
+    """The comparison above, on a schema that lacks one word."""
+    drawn = tmp_path / "drawn.db"
+    metadata.create_all(create_engine(f"sqlite:///{drawn}"))
+    with closing(sqlite3.connect(drawn)) as direct, direct:
+        direct.execute("pragma writable_schema = on")
+        direct.execute("update sqlite_master set sql = replace(sql, 'or slot is null', 'or slot is not null')")
+
+    assert schema_of(drawn) != schema_of(path)
+
+
+def test_down_removes_everything_and_up_brings_it_back(store, path):
+    before = schema_of(path)
+    store.migrate("base")
+    empty = schema_of(path)
+    store.migrate()
+
+    assert {} == empty
+    assert before == schema_of(path)
+    assert Schema(SCHEMA_VERSION, MIN_WORKER) == store.schema()
+
+
+def test_up_twice_is_up(store, path):
+    before = schema_of(path)
+    store.migrate()
+
+    assert before == schema_of(path)
+
+
+def test_a_store_that_was_taken_down_is_not_brought_up_behind_the_operators_back(store):
+    store.migrate("base")
+
+    with pytest.raises(SchemaMismatch, match="haulage migrate up"):
+        open_store(store.url)
+
+
+def test_a_store_works_after_down_and_up(store):
+    store.migrate("base")
+    store.migrate()
+    run = ExportRun(id=new_id(), tenant="north", state="queued", requested_at=1)
+    store.exports.add(run)
+    store.keys.keep("north", "amina", "k", KeptKey("b" * 64, run.id), seconds=60)
+
+    assert run == store.exports.get(run.id)
+
+
+def test_a_migration_that_breaks_off_leaves_what_was_there(store, path, monkeypatch):
+    """Tables and facts commit together, or not at all."""
+    before = schema_of(path)
+    monkeypatch.setattr("haulage.stores.migrations.run.command.downgrade", break_off)
+
+    with pytest.raises(RuntimeError):
+        store.migrate("base")
+
+    assert before == schema_of(path)
+
+
+def break_off(config, target):
+    config.attributes["connection"].exec_driver_sql("drop table exports")
+    raise RuntimeError("the power went out")
+
+
+def test_revisions_stand_in_one_row_and_their_numbers_are_the_facts(store):
+    folder = Path(migrations.__file__).parent
+    script = ScriptDirectory(str(folder))
+    revisions = [revision.revision for revision in script.walk_revisions()][::-1]
+
+    assert 1 == len(script.get_heads())
+    assert [f"{number:04d}" for number in range(1, SCHEMA_VERSION + 1)] == revisions
+    assert len(revisions) == len(list(folder.glob("versions/v[0-9]*.py")))
+
+
+def test_the_facts_of_the_newest_migration_are_those_of_the_tables(store):
+    assert Schema(version=SCHEMA_VERSION, min_worker=MIN_WORKER, wanted=SCHEMA_VERSION) == store.schema()
+
+
+@pytest.mark.slow
+def test_the_wheel_brings_the_migrations_along(tmp_path):
+    """Built, unpacked elsewhere, and used from there: a new store gets its schema."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        packed.extractall(site)
+    program = "import haulage.stores.open as o; print(o.__file__, o.open_store('sqlite:///new.db').schema().version)"
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "haulage/stores/migrations/script.py.mako" in names
+    assert "haulage/py.typed" in names
+    assert f"{site}/haulage/stores/open.py {SCHEMA_VERSION}" == ran.stdout.strip()
