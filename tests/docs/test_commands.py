@@ -5,6 +5,7 @@ How the generated parts are compared and written stands in written.py.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
