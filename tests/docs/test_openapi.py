@@ -143,6 +143,10 @@ def answers(house):
     yield "GET", "/api/workers", client.get("/api/workers")
     yield "GET", "/api/storage", client.get("/api/storage")
     yield "GET", "/api/metrics", operator.get("/api/metrics")
+    yield "GET", "/", client.get("/")
+    yield "GET", "/page/{name}", client.get("/page/page.js")
+    yield "GET", "/openapi.json", client.get("/openapi.json")
+    yield "GET", "/api/exports/{token}/events", client.get(f"{place}/events")
     yield "GET", "/api/health/live", client.get("/api/health/live")
     yield "GET", "/api/health/ready", client.get("/api/health/ready")
 
@@ -158,6 +162,7 @@ def test_what_is_answered_is_what_is_described(house, document):
             if name != "Retry-After":
                 assert name in answer.headers, (method, path, answer.status_code, name)
         media_type = answer.headers["content-type"]
+        assert {media_type, "*/*"} & set(response["content"]), (method, path, media_type)
         if media_type.endswith("json") and answer.content:
             schema = response["content"][media_type]["schema"]
             jsonschema.Draft202012Validator({**schema, "components": document["components"]}).validate(answer.json())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
-from haulage.stores.open import open_store
 from tests.process.house import LIMITS, House, make_source
 from tests.process.launcher import Launcher
+
+from haulage.stores.open import open_store
 
 
 def pytest_collection_modifyitems(items):

@@ -16,6 +16,9 @@ import sqlite3
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Self
+
+from tests.process.launcher import Launcher
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
@@ -29,7 +32,6 @@ from haulage.sources import open_source
 from haulage.stores.open import open_store
 from haulage.worker import lanes
 from haulage.worker.heartbeat import Heartbeat
-from tests.process.launcher import Launcher
 
 AMINA = Requester("north", "amina")
 BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
@@ -310,14 +312,14 @@ class Bench:
             "artifacts": house.artifacts,
             "limits": house.limits,
             "source_of": lambda _name: (f"sqlite:///{house.source}", 0.5),
-            "permit": lambda run: None,
+            "permit": lambda _run: None,
             "observe": self.events.append,
         }
         parts = {**known, **changes}
         self.heartbeat = Heartbeat(parts["runs"], house.limits, lambda: None, self.events.append)
         self.bench = lanes.Bench(**parts, heartbeat=self.heartbeat)
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         self.heartbeat.start()
         return self
 
@@ -342,3 +344,8 @@ class Bench:
     def seen(self, kind: type) -> list:
         """What was observed of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -77,7 +77,8 @@ def serve() -> None:
             answer = os.fork()
             if answer == 0:
                 become_worker(worker_process.main, order)
-        print(json.dumps(answer), flush=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def become_worker(main, order: dict) -> None:

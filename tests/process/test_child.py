@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.process.house import BUILD, FOREVER, LIMITS, Bench, descriptors, until
 
 from haulage.core import events
 from haulage.core.errors import BuildFailed
 from haulage.core.limits import MIB
 from haulage.exports.build import BuildOrder
 from haulage.worker import process
-from tests.process.house import BUILD, FOREVER, LIMITS, Bench, until
 
 REPO = Path(__file__).parents[2]
 HEAVY = ("sqlalchemy", "alembic", "pydantic", "click", "fastapi", "haulage.stores", "haulage.config", "haulage.web",
@@ -142,21 +142,22 @@ def test_what_a_child_says_with_its_last_breath_is_heard(house, tmp_path, monkey
     assert ([{"built": "x" * 60_000}], 7, "last line") == built(house, tmp_path, program, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [
-        ("import os; os._exit(3)", "child_crashed"),
-        ("raise SystemExit('no such thing')", "child_crashed"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "child_crashed"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "child_killed"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGXFSZ)", "child_crashed"),  # Python ignores it: it exits 0
-        ("import os, sys; os.write(int(sys.argv[2]), b'no json\\n')", "build_failed"),
-        ("import os, sys, time; os.close(int(sys.argv[2])); time.sleep(60)", "child_killed"),
-        ("import os, sys; os.write(int(sys.argv[2]), b'{\"failed\": \"no such code\", \"detail\": null, \"cause\": null}\\n')",
-         "build_failed"),
-    ],
-    ids=["exits", "raises", "segfault", "TERM", "XFSZ", "garbage", "closes its report", "unknown code"],
-)  # fmt: skip
+SAYS = "import os, sys, json, time; say = lambda line: os.write(int(sys.argv[2]), line);"
+UNKNOWN = "{'failed': 'no such code', 'detail': None, 'cause': None}"
+MISBEHAVIOURS = {
+    "exits": ("import os; os._exit(3)", "child_crashed"),
+    "raises": ("raise SystemExit('no such thing')", "child_crashed"),
+    "segfault": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "child_crashed"),
+    "TERM": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "child_killed"),
+    "garbage": (SAYS + r"say(b'no json\n')", "build_failed"),
+    "closes its report": (SAYS + "os.close(int(sys.argv[2])); time.sleep(60)", "child_killed"),
+    "unknown code": (SAYS + rf"say(json.dumps({UNKNOWN}).encode() + b'\n')", "build_failed"),
+    "says it is done and lingers": (SAYS + r"say(b'{\"failed\": \"no_space\", \"detail\": null, \"cause\": null}\n');"
+                                    "time.sleep(60)", "no_space"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "expected"), MISBEHAVIOURS.values(), ids=MISBEHAVIOURS)
 def test_a_child_that_misbehaves_fails_its_run_with_a_code(house, monkeypatch, program, expected):
     run, bench = work(house, monkeypatch, program)
 
@@ -194,7 +195,7 @@ def _state(pid: int) -> str:
 def test_a_child_that_ignores_TERM_is_killed_after_the_grace(house, monkeypatch):  # noqa: N802 - the signal's name
     program = (
         "import signal, sys, os, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-        "os.write(int(sys.argv[2]), b'{\"phase\": \"writing\", \"processed\": 1, \"total\": null}\\n'); time.sleep(60)"
+        'os.write(int(sys.argv[2]), b\'{"phase": "writing", "processed": 1, "total": null}\\n\'); time.sleep(60)'
     )
     monkeypatch.setattr(process, "START", program)
     house.pretend_a_worker()
@@ -238,13 +239,13 @@ def test_a_process_that_cannot_be_started_fails_the_run_and_leaks_no_descriptor(
     house.pretend_a_worker()
     run = house.request("names")
     with Bench(house) as bench:
-        before = os.listdir("/proc/self/fd")
+        before = descriptors()
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         bench.work()
-        after = os.listdir("/proc/self/fd")
+        after = descriptors()
 
     assert "build_failed" == house.get(run).failure_code
-    assert len(before) == len(after)
+    assert before == after
     house.assert_nothing_left()
 
 
@@ -255,12 +256,12 @@ def test_twenty_children_leave_no_descriptor_and_no_zombie(house, tmp_path):
         return heard[-1]
 
     once()
-    before = os.listdir("/proc/self/fd")
+    before = descriptors()
 
     for _ in range(20):
         assert "built" in once()
 
-    assert len(before) == len(os.listdir("/proc/self/fd"))
+    assert before == descriptors()
     ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert [] == [pid for pid in ours if _state(int(pid)) == "Z"]
 
@@ -344,7 +345,8 @@ def test_progress_never_runs_ahead_of_the_file_and_never_passes_its_total(house)
     while (now := house.get(run)).state in ("queued", "running"):
         lines = None
         with contextlib.suppress(FileNotFoundError):  # read after the row
-            lines = (house.artifacts_root / "work" / f"{run}.1" / "part").read_bytes().count(b"\n") - 1
+            content = (house.artifacts_root / "work" / f"{run}.1" / "part").read_bytes()
+            lines = max(0, content.count(b"\n") - 1)
         seen.append((now.processed, now.total, lines))
     done = house.get(run)
 

@@ -6,15 +6,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.process.house import BUILD, FOREVER, LIMITS, until
 
 from haulage.core.errors import Refused
-from tests.process.house import BUILD, FOREVER, LIMITS, until
 
 
 def limits(*, generation_seconds: float = 60, **changes):
-    return pytest.mark.parametrize(
-        "house", [replace(LIMITS, build=replace(BUILD, generation_seconds=generation_seconds), **changes)], indirect=True
-    )
+    build = replace(BUILD, generation_seconds=generation_seconds)
+    return pytest.mark.parametrize("house", [replace(LIMITS, build=build, **changes)], indirect=True)
 
 
 @limits(generation_seconds=1.5)

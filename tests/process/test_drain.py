@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.process.house import FOREVER, LIMITS, until
 
 from haulage.core.errors import Refused
 from haulage.worker.supervisor import Bell
-from tests.process.house import FOREVER, LIMITS, until
 
 
 def test_a_draining_worker_finishes_what_runs_and_claims_no_more(house):

@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 
 import pytest
-
 from tests.process.house import BUILD, FOREVER, LIMITS, stopped, until
 
 

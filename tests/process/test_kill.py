@@ -6,7 +6,6 @@ import os
 import signal
 
 import pytest
-
 from tests.process.house import FOREVER, at_a_random_moment, until
 
 SILENT = pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])

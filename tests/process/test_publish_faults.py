@@ -1,6 +1,6 @@
 """Each call that keeps bytes, hit by each fault: afterwards a ready row has its whole file, and nothing else is left.
 
-The first test shows that the list of calls is the truth, so a new call must be added to it, and is then hit like the rest.
+The first test shows that the list of calls is the truth: a new call must be added to it, and is hit like the rest.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tests.process.house import LIMITS, House, until
 from tests.process.launcher import Launcher
 
-# What the build of one file does to the disk, in this order. A file is synced before it gets its name, the folder after.
+# What a build does to the disk, in this order: a file is synced before it gets its name, and its folder after.
 PUBLISH = [
     "mkdir work/KEY",
     "write work/KEY/part",

@@ -7,11 +7,11 @@ import sqlite3
 import time
 
 import pytest
+from tests.process.house import FOREVER, Bench, until
 
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
 from haulage.worker import lanes
-from tests.process.house import FOREVER, Bench, until
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-
 from tests.process.house import FOREVER, LIMITS, until
 
 
@@ -33,7 +33,7 @@ def test_a_lane_that_becomes_free_takes_the_next_run_at_once(house):
 
     found = [house.wait(run) for run in runs]
 
-    waits = [after.started_at - before.finished_at for before, after in zip(found, found[1:], strict=False)]
+    waits = [after.started_at - before.finished_at for before, after in pairwise(found)]
     assert ["ready"] * 3 == [run.state for run in found]
     assert max(waits) < 500  # and not only when it looks the next time
 

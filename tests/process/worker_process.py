@@ -43,7 +43,7 @@ def main(config: dict, log: Path) -> None:
         limits,
         sweeper,
         source_of=sources.__getitem__,
-        permit=lambda run: None,
+        permit=lambda _run: None,
         lanes=config["lanes"],
         version="test",
         only_run=config["only_run"],

@@ -50,7 +50,8 @@ class Yard:
         folder = self.folder / f"build-{next(self._numbers)}"
         folder.mkdir()
         settled = resolve_options(FORMATS[format], options or {})
-        order = BuildOrder(self.url, 0.2, str(folder), plan, format, settled, compression, file_bytes, reserved_bytes, 0)
+        limits = (file_bytes, reserved_bytes)
+        order = BuildOrder(self.url, 0.2, str(folder), plan, format, settled, compression, *limits, progress_seconds=0)
         return BuildOrder.from_json(order.to_json())  # as it comes out of the pipe
 
     def build(self, dataset: Dataset, *, source=None, **asked) -> tuple[Built, bytes]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.stories.building import Yard, query
 
 from haulage.core.catalogue import Column, Parameter
 from haulage.core.errors import BuildFailed
-from tests.stories.building import Yard, query
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def yard(tmp_path):
     ('select 1 as "a:7", 2 as "a:7"', "a:7,a:7_2\n1,2\n"),
     ("select 1 as z, 2 as a, 3 as m", "z,a,m\n1,2,3\n"),
     ("select 1 + 1, count(*)", "1 + 1,count(*)\n2,1\n"),
-    ("select 1 as \"say \"\"hi\"\", you\", 2 as \"new\nline\"", '"say ""hi"", you","new\nline"\n1,2\n'),
+    ('select 1 as "say ""hi"", you", 2 as "new\nline"', '"say ""hi"", you","new\nline"\n1,2\n'),
     ("select 1 as 'as text', 2 as [in brackets], 3 as `so`", "as text,in brackets,so\n1,2,3\n"),
-    ("select 1 as \"select\", 2 as \"from\"", "select,from\n1,2\n"),
+    ('select 1 as "select", 2 as "from"', "select,from\n1,2\n"),
     ("select x.id, y.id from orders x join orders y on y.id = x.id + 1 where x.id = 1", "id,id_2\n1,2\n"),
     ("values (1, 'b')", "column1,column2\n1,b\n"),
 ])  # fmt: skip
@@ -130,7 +130,7 @@ def test_rows_of_equal_names_come_each_once_and_in_the_order_of_the_key(yard):
     (("other name",), None),
 ])  # fmt: skip
 def test_an_order_is_written_as_name_and_direction(yard, order, expected):
-    dataset = query("select id, 251 - id as total, 1 as \"other name\" from orders", order=order)
+    dataset = query('select id, 251 - id as total, 1 as "other name" from orders', order=order)
     if expected is None:
         with pytest.raises(BuildFailed):
             yard.build(dataset)

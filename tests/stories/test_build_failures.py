@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.stories.building import Yard, query
 
 from haulage.core.catalogue import Column, Parameter
 from haulage.core.errors import BuildFailed
 from haulage.sources import open_source
-from tests.stories.building import Yard, query
 
 
 @pytest.fixture
@@ -263,4 +263,5 @@ def test_every_fault_of_a_dataset_is_a_sentence(yard, members, expected):
 def test_a_source_that_cannot_be_opened_is_a_sentence_too(yard):
     with contextlib.suppress(FileNotFoundError):
         yard.path.unlink()
-    assert ["The data could not be opened. (SQLITE_CANTOPEN: unable to open database file)"] == yard.problems(query("select 1"))
+    expected = "The data could not be opened. (SQLITE_CANTOPEN: unable to open database file)"
+    assert [expected] == yard.problems(query("select 1"))

@@ -8,10 +8,10 @@ import io
 import json
 
 import pytest
+from tests.stories.building import Yard, query
 
 from haulage.core.catalogue import Column
 from haulage.sources.sqlite import BATCH_ROWS, CELL_BYTES
-from tests.stories.building import Yard, query
 
 ROWS = 3 * BATCH_ROWS
 UPTO = f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {ROWS})"

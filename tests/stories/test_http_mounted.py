@@ -23,6 +23,7 @@ PEOPLE = {
     "amina-2": Requester("north", "amina", frozenset({"orders.read"}), session="amina-2"),
     "ben-1": Requester("north", "ben", frozenset({"orders.read"}), session="ben-1"),
     "kim": Requester("north", "kim", frozenset({"orders.read"})),  # a host that names no session
+    "lee": Requester("north", "lee", frozenset({"orders.read"})),
 }
 
 
@@ -149,6 +150,7 @@ def test_a_host_that_names_no_session_binds_tokens_to_the_account(house):
 
     assert 200 == reader(host, "kim").get(f"/haulage/exports/{token}").status_code
     assert 404 == reader(host, "amina-1").get(f"/haulage/exports/{token}").status_code
+    assert kim.headers["x-csrf-token"] != reader(host, "lee").headers["x-csrf-token"]
 
 
 def test_sessions_are_the_hosts(house):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
 import pytest
 
 from haulage.core.errors import Refused
+from haulage.core.ports import SignIn
 from haulage.web.access import is_loopback, link_id, session_id
 from haulage.web.attempts import CLIENTS_MAX, MISSES_MAX, REST_SECONDS, Attempts
-from haulage.web.session import new_link
+from haulage.web.session import LINK_SECONDS
 
 ASKED = {"dataset": "orders"}
 
@@ -216,13 +218,17 @@ def test_no_other_site_can_sign_a_reader_in(house, site):
     assert "set-cookie" not in by_script.headers
 
 
-def link_of(house, app):
-    return "/" + new_link(app.state.haulage.services, "amina")
+def link_of(house):
+    """A link as the demo prints one."""
+    token = secrets.token_urlsafe(32)
+    until = house.clock + LINK_SECONDS * 1000
+    house.store.sessions.open(SignIn(link_id(token), "amina", "north", "amina", until))
+    return f"/?sign_in={token}"
 
 
 def test_a_link_signs_in_once(house):
     app = house.app()
-    link = link_of(house, app)
+    link = link_of(house)
     first, second = house.client(app=app), house.client(app=app)
 
     used, again = first.get(link), second.get(link)
@@ -237,7 +243,7 @@ def test_a_link_signs_in_once(house):
 
 def test_a_link_is_not_used_up_by_what_only_looks(house):
     app = house.app()
-    link = link_of(house, app)
+    link = link_of(house)
     for headers in ({"Sec-Fetch-Dest": "image"}, {"Sec-Purpose": "prefetch"}, {"Sec-Fetch-Dest": "iframe"}):
         assert "set-cookie" not in house.client(app=app).get(link, headers=headers).headers
     assert "set-cookie" not in house.client(app=app).head(link).headers
@@ -250,7 +256,7 @@ def test_a_link_is_not_used_up_by_what_only_looks(house):
 
 def test_a_link_is_no_cookie_and_ends_after_ten_minutes(house):
     app = house.app()
-    token = link_of(house, app).partition("=")[2]
+    token = link_of(house).partition("=")[2]
 
     as_cookie = house.client(app=app, Cookie=f"haulage={token}").get("/api/session")
     house.passes(600)
@@ -271,10 +277,9 @@ def test_a_link_that_was_never_made_leads_to_the_page(house, token):
 
 def test_a_link_is_for_a_key_that_is_still_there(house):
     app = house.app()
-    link = link_of(house, app)
+    link = link_of(house)
     removed = house.people.keys.pop("key-amina")
     gone = house.client(app=app).get(link)
     house.people.keys["key-amina"] = replace(removed)
 
     assert "set-cookie" not in gone.headers
-    assert new_link(app.state.haulage.services, "nobody") is None

@@ -6,10 +6,12 @@ doors.py hold for every answer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from haulage.web import datasets, events, exports, files, openapi, operate, page, problem, redact, session
 from haulage.web.attempts import Attempts
@@ -47,6 +49,7 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.state.haulage = door
     app.state.hints = Hints(services.store.watch, services.doors.event_streams, services.observe)
+    app.state.counting = asyncio.Semaphore(datasets.COUNTS_AT_ONCE)
     app.state.attempts = Attempts()
     app.state.readiness = operate.Readiness()
     app.state.sweep = sweep
@@ -60,8 +63,19 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
         app.include_router(router, prefix=door.prefix)
     app.include_router(openapi.router)
     app.include_router(page.router)
+    app.state.methods = _methods(app)
     app.state.document = openapi.describe(app, shapes, services.version, mounted=door.mounted)
     problem.install(app)
     app.add_middleware(Doors, door=door, sweep=sweep)
     redact.install()
     return app
+
+
+def _methods(app: FastAPI) -> dict[str, str]:
+    """What each address answers, as an Allow header says it; HEAD wherever GET is."""
+    found: dict[str, set[str]] = {}
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        if isinstance(route, APIRoute):
+            found.setdefault(route.path, set()).update(route.methods or ())
+    return {path: ", ".join(sorted(each | {"HEAD"} if "GET" in each else each)) for path, each in found.items()}

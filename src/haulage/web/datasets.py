@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
+from haulage.core.errors import Refused
 from haulage.core.requester import Requester
 from haulage.formats import COMPRESSIONS, FORMATS, Format
-from haulage.web.access import Asks, no_query
+from haulage.web.access import Asking, Asks, no_query
 from haulage.web.answers import document, representation
 from haulage.web.openapi import says
 from haulage.web.shapes import DatasetName
 from haulage.web.shown import CountsShown, DatasetList
 
 router = APIRouter(tags=["datasets"])
+
+COUNTS_AT_ONCE = 4  # of this process: a count holds a thread for as long as it takes
+RETRY_SECONDS = 2
 
 
 @router.get("/datasets", dependencies=[Depends(no_query)], responses=says({200: DatasetList, 304: None}, "invalid"))
@@ -53,15 +59,20 @@ def list_datasets(request: Request, asking: Asks) -> Response:
         ]
     },
 )  # fmt: skip
-def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
+async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
     """How many rows the conditions give now, counted in one read transaction."""
-    dataset = asking.services.catalogue.find(name)
-    many = {parameter.name for parameter in dataset.parameters if parameter.many} if dataset else set()
-    given: dict[str, Any] = {}
-    for key in request.query_params.keys():  # noqa: SIM118 - a multidict
-        values = request.query_params.getlist(key)
-        given[key] = values if key in many or len(values) > 1 else values[0]
-    counts = asking.services.exports.counts(asking.requester, name, given)
+    seconds = asking.services.limits.build.count_seconds
+    try:
+        async with asyncio.timeout(seconds):  # to wait for a place; the count itself has its own limit
+            await request.app.state.counting.acquire()
+    except TimeoutError:
+        raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
+    try:
+        counts = await run_in_threadpool(
+            asking.services.exports.counts, asking.requester, name, _given(request, asking, name)
+        )
+    finally:
+        request.app.state.counting.release()
     return document(
         {
             "output_count": counts.output_count,
@@ -71,6 +82,17 @@ def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
             "counted_at": rfc3339(counts.counted_at),
         }
     )
+
+
+def _given(request: Request, asking: Asking, name: str) -> dict[str, Any]:
+    """The conditions of a query string; a name that is repeated, or a list by declaration, is a list."""
+    dataset = asking.services.catalogue.find(name)
+    many = {parameter.name for parameter in dataset.parameters if parameter.many} if dataset else set()
+    given: dict[str, Any] = {}
+    for key in request.query_params.keys():  # noqa: SIM118 - a multidict
+        values = request.query_params.getlist(key)
+        given[key] = values if key in many or len(values) > 1 else values[0]
+    return given
 
 
 def show_dataset(dataset: Dataset, requester: Requester, columns: Sequence[Column] | None) -> dict[str, Any]:

@@ -35,7 +35,8 @@ COMMENT_SECONDS = 15  # of silence before a comment, so that nobody between us t
 @router.get(
     "/exports/{token}/events",
     dependencies=[Depends(no_query)],
-    responses=says({200: None}, "not_found", "invalid", "too_many_streams"),
+    response_class=Response,
+    responses=says({200: "text/event-stream"}, "not_found", "invalid", "too_many_streams"),
 )
 async def watch_export(request: Request, asking: Asks, token: RunToken) -> Response:
     """Hints to read the run again, as server-sent events."""

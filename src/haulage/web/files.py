@@ -28,13 +28,17 @@ router = APIRouter(tags=["files"])
 HEADERS = ("Accept-Ranges", "Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Repr-Digest")
 _REFUSALS = ("not_found", "not_ready", "link_expired", "expired", "cancelled", "failed", "artifact_lost",
              "precondition_failed", "range_not_satisfiable")  # fmt: skip
-_ANSWERS = says({200: None, 206: None, 304: None}, *_REFUSALS, headers=HEADERS)
+_ANSWERS = says({200: "*/*", 206: "*/*", 304: None}, *_REFUSALS, headers=HEADERS)
 # No pattern on Range: what does not match is ignored, not refused.
 _ASKS = {"parameters": [{"name": "Range", "in": "header", "schema": {"type": "string"}}]}
 
 
-@router.head("/files/{file_token}", responses=says({200: None, 304: None}, *_REFUSALS[:-1], headers=HEADERS))
-@router.get("/files/{file_token}", responses=_ANSWERS, openapi_extra=_ASKS)
+@router.head(
+    "/files/{file_token}",
+    response_class=Response,
+    responses=says({200: None, 304: None}, *_REFUSALS[:-1], headers=HEADERS),
+)
+@router.get("/files/{file_token}", response_class=Response, responses=_ANSWERS, openapi_extra=_ASKS)
 def fetch_file(request: Request, asking: Asks, file_token: FileToken) -> Response:
     """The bytes, whole or one range of them. A whole download is hashed on its way."""
     right = asking.door.tokens.read_file(asking.binding, file_token)

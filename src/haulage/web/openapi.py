@@ -45,18 +45,25 @@ HEADERS: Mapping[str, str] = {
 
 
 def says(
-    answers: Mapping[int, type[BaseModel] | None], *codes: str, public: bool = False, headers: tuple[str, ...] = ()
+    answers: Mapping[int, type[BaseModel] | str | None],
+    *codes: str,
+    public: bool = False,
+    headers: tuple[str, ...] = (),
 ) -> dict[int | str, dict[str, Any]]:
-    """What a route answers: a model per status, and the codes of the catalogue with which it can refuse.
+    """What a route answers, and the codes of the catalogue with which it can refuse.
 
     Args:
+        answers: by status a shape of JSON, another media type, or None for no body. A route without a shape
+            also takes ``response_class=Response``, or the framework states JSON by itself.
         public: it does not ask who asks, which would take the store.
         headers: of its successful answers, beside those that follow from the status.
     """
     responses: dict[int | str, dict[str, Any]] = {}
     for status, model in answers.items():
         described: dict[str, Any] = {"description": _DESCRIPTIONS[status]}
-        if model is not None:
+        if isinstance(model, str):
+            described["content"] = {model: {"schema": {"type": "string"} if model.startswith("text/") else {}}}
+        elif model is not None:
             described["model"] = model
         named = (*_HEADERS_OF.get(status, ()), *headers)
         if named:
@@ -154,7 +161,12 @@ def operations(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in document["paths"].values() for operation in path.values()]
 
 
-@router.get("/openapi.json", tags=["document"], responses=says({200: None, 304: None}, public=True))
+@router.get(
+    "/openapi.json",
+    tags=["document"],
+    response_class=Response,
+    responses=says({200: "application/json", 304: None}, public=True),
+)
 def show_document(request: Request) -> Response:
     """This document."""
     prefix = door_of(request).base(request.scope).removesuffix(door_of(request).prefix)

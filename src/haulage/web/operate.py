@@ -65,7 +65,12 @@ def show_storage(asking: Asks) -> Response:
     )
 
 
-@router.get("/metrics", dependencies=[Depends(no_query)], responses=says({200: None}, "forbidden", "invalid"))
+@router.get(
+    "/metrics",
+    dependencies=[Depends(no_query)],
+    response_class=Response,
+    responses=says({200: METRICS_TYPE}, "forbidden", "invalid"),
+)
 def show_metrics(asking: Asks) -> Response:
     """Figures in the text format of Prometheus; no label names a tenant or an account."""
     _refuse_others(asking)

@@ -21,6 +21,7 @@ from haulage.web.session import follow_link
 
 router = APIRouter(tags=["page"])
 
+HTML = "text/html; charset=utf-8"
 FOLDER = Path(__file__).parent / "page"
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -37,7 +38,9 @@ POLICY = (
 )
 
 
-@router.get("/", responses=says({200: None, 303: None, 304: None}, "store_unavailable", public=True))
+@router.get(
+    "/", response_class=Response, responses=says({200: HTML, 303: None, 304: None}, "store_unavailable", public=True)
+)
 def show_page(request: Request) -> Response:
     """The page. With ``?sign_in=…`` it signs in once and leads to the page without it."""
     door = door_of(request)
@@ -46,10 +49,12 @@ def show_page(request: Request) -> Response:
         return follow_link(request, token)
     base = html.escape(door.base(request.scope) + "/")
     text = (FOLDER / "index.html").read_text(encoding="utf-8").replace("{{api}}", base)
-    return _kept(request, text.encode(), "text/html; charset=utf-8")
+    return _kept(request, text.encode(), HTML)
 
 
-@router.get("/page/{name:path}", responses=says({200: None, 304: None}, "not_found", public=True))
+@router.get(
+    "/page/{name:path}", response_class=Response, responses=says({200: "*/*", 304: None}, "not_found", public=True)
+)
 def show_page_file(request: Request, name: str) -> Response:
     """A script, a style sheet or a picture of the page."""
     path = request.app.state.page_files.get(name)

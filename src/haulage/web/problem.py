@@ -101,13 +101,16 @@ async def _invalid(_request: Request, raised: Exception) -> Response:
     return problem("invalid", faults=[Fault(pointer_to(*each["loc"]), each["msg"]) for each in raised.errors()])
 
 
-async def _http(_request: Request, raised: Exception) -> Response:
+async def _http(request: Request, raised: Exception) -> Response:
     """What the router says (no such address, no such method), or a host's ``authenticate`` raised."""
     assert isinstance(raised, HTTPException)
     status = raised.status_code
-    headers = {
-        name: value for name, value in (raised.headers or {}).items() if name.lower() in ("allow", "retry-after")
-    }
+    headers = {name: value for name, value in (raised.headers or {}).items() if name.lower() == "retry-after"}
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        route = getattr(request.scope.get("route"), "path", "")
+        headers["Allow"] = request.app.state.methods.get(
+            route, "GET"
+        )  # The router itself would name those of one route only.
     if status in CODES:
         return problem(CODES[status], headers=headers)
     code = "malformed" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal"

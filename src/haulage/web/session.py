@@ -39,7 +39,7 @@ router = APIRouter(tags=["session"])
 own_router = APIRouter(tags=["session"])  # where no host signs in
 
 SIGNED_OUT: dict[str, object] = {"account": None, "tenant": None, "grants": [], "csrf": None, "sign_out": False}
-LINK_SECONDS = 600  # between the making of a one-time link and its use
+LINK_SECONDS = 600  # of a one-time link; whoever makes one keeps a SignIn under ``access.link_id`` of its token
 
 
 @router.get("/session", dependencies=[Depends(no_query)], responses=says({200: SessionShown, 304: None}, "invalid"))
@@ -102,21 +102,6 @@ def sign_out(request: Request, asking: Asks) -> Response:
     assert name is not None
     response.delete_cookie(name, secure=request.url.scheme == "https", httponly=True, samesite="lax")
     return response
-
-
-def new_link(services: Services, key_name: str) -> str | None:
-    """The query of a link that signs in once, for the holder of a key: ``?sign_in=…``.
-
-    Args:
-        key_name: of the configuration; None is answered when there is no such key.
-    """
-    holder = services.accounts.named(key_name)
-    if holder is None:
-        return None
-    token = secrets.token_urlsafe(32)
-    until = services.store.now() + LINK_SECONDS * 1000
-    services.store.sessions.open(SignIn(link_id(token), key_name, holder.tenant, holder.account, until))
-    return f"?sign_in={token}"
 
 
 def follow_link(request: Request, token: str) -> Response:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Protocol
 
@@ -28,7 +29,7 @@ from haulage.worker.heartbeat import Heartbeat
 from haulage.worker.lanes import Bench, Lane, Workshop
 from haulage.worker.sweeper import Sweeper
 
-HINT_SECONDS = 0.012  # between two looks at the store's hint; they cost a few microseconds each
+HINT_SECONDS = 0.018  # between two looks at the store's hint: with the waking about 50 µs each, so 0.3 % of a core
 LOOK_SECONDS = 1.0  # without a hint the queue is looked at all the same
 BACKOFF_SECONDS_MAX = 5.0
 
@@ -170,9 +171,9 @@ class Supervisor:
         waited = (run.started_at or 0) - run.requested_at
         self._observe(events.RunClaimed("export", run.id, held.claim_no, waited))
         lane = Lane(self._bench, held, run, began, lambda: self._freed(lane))
-        with self._lock:
+        with self._lock:  # so that it cannot be free again before it is known
+            lane.thread.start()
             self._lanes.add(lane)
-        lane.thread.start()
         return True
 
     def _freed(self, lane: Lane) -> None:
@@ -248,23 +249,30 @@ class Supervisor:
 class Bell:
     """Wakes the claim loop; lanes ring it, and signal handlers.
 
-    Not a threading.Event: its lock may be held by the very thread that a signal handler interrupts, and the
-    worker would hang instead of draining. To put into a SimpleQueue is allowed there (it is reentrant).
+    A pipe, not a threading.Event: the lock of an Event may be held by the very thread that a signal handler
+    interrupts, and the worker would hang instead of draining. To wait at a pipe also costs half as much.
     """
 
     def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._poll = select.poll()
+        self._poll.register(self._read, select.POLLIN)
 
     def ring(self) -> None:
         """Have the one who waits, or the next to wait, wait no longer."""
-        self._rings.put(None)
+        with suppress(BlockingIOError):  # It is full of rings already.
+            os.write(self._write, b".")
 
     def wait(self, seconds: float) -> bool:
         """Wait for a ring, and say whether there was one; rings that came together are one."""
-        try:
-            self._rings.get(timeout=seconds)
-        except Empty:
+        if not self._poll.poll(seconds * 1000):
             return False
-        while not self._rings.empty():
-            self._rings.get()
+        os.read(self._read, select.PIPE_BUF)
         return True
+
+    def __del__(self) -> None:
+        """The pipe is closed when nobody can ring any more; earlier, its numbers could be somebody else's."""
+        os.close(self._read)
+        os.close(self._write)
