@@ -140,6 +140,7 @@ class Haulage:
         columns: Mapping[str, Column] | None = None,
         formats: Sequence[str] = ("csv",),
         on_worker_loss: Literal["fail", "rerun"] = "fail",
+        verify: Literal["end", "full"] = "end",
         limits: BuildLimits | None = None,
     ) -> Callable[[Function], Function]:
         """Declare a dataset whose query a Python function answers; its parameters are typed by annotations.
@@ -176,6 +177,7 @@ class Haulage:
                     order=tuple(order),
                     formats=tuple(formats),
                     on_worker_loss=on_worker_loss,
+                    verify=verify,
                     limits=limits,
                 )
             )

@@ -52,6 +52,23 @@ def test_a_sink_measures_what_stands_on_the_disk(artifacts):
     assert (503, b"x" * 61 + b"end") == (long.size, long.tail)
 
 
+@pytest.mark.parametrize("reread", [False, True])
+def test_only_a_file_that_is_read_back_tells_of_a_flipped_byte(artifacts, reread):
+    folder = artifacts.begin(KEY)
+    sink = PartFile(str(folder), file_bytes=1_000, reserved_bytes=1_000)
+    sink.write(b"x" * 500)
+    with (folder / PART).open("r+b") as meddler:
+        meddler.seek(100)
+        meddler.write(b"y")
+
+    if reread:
+        with pytest.raises(BuildFailed) as failed:
+            sink.finish(reread=True)
+        assert "verify_failed" == failed.value.code
+    else:
+        assert hashlib.sha256(b"x" * 500).hexdigest() == sink.finish().sha256
+
+
 def test_a_file_of_another_size_than_was_measured_is_not_published(artifacts):
     measured = write(artifacts)
 

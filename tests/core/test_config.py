@@ -67,6 +67,7 @@ key = ["id"]
 order = ["placed_at desc"]
 formats = ["csv", "json"]
 on_worker_loss = "rerun"
+verify = "full"
 columns = {total = {header = "Total", type = "decimal"}}
 limits = {rows = 1000, file_bytes = "1 MiB"}
 [datasets.orders.parameters]
@@ -86,7 +87,7 @@ since = {type = "date", default = "2000-01-01", label = "Placed since"}
     assert (("id",), ("placed_at desc",), ("csv", "json")) == (orders.key, orders.order, orders.formats)
     assert ("Total", "decimal") == (orders.columns["total"].header, orders.columns["total"].type)
     assert BuildLimits(rows=1000, file_bytes=MIB) == orders.limits
-    assert "rerun" == orders.on_worker_loss
+    assert ("rerun", "full") == (orders.on_worker_loss, orders.verify)
     assert ("since", "date", "2000-01-01", "Placed since") == (
         orders.parameters[0].name,
         orders.parameters[0].type,

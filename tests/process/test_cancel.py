@@ -36,26 +36,26 @@ def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_
 
 
 def test_a_cancel_that_was_accepted_never_ends_in_a_ready_file(house):
-    """At moments spread over the whole life of a build; the settle is hit from both sides."""
+    """Each comes a little later after one that was in time, and sooner after one that was not: they meet the settle."""
     house.worker()
-    answers = []
+    answers, delay = [], 0.1
     chance = random.Random(7)
     for attempt in range(40):
         run = house.request("names", rows=20_000 + attempt)
         until(lambda run=run: house.get(run).state != "queued", 10)
-        time.sleep(chance.uniform(0, 0.45))
+        time.sleep(delay * chance.uniform(0.7, 1.3))
         try:
             house.cancel(run)
         except Refused as refused:
-            answer, expected = f"too late: {refused.code}", "ready"
+            answer, expected, delay = f"too late: {refused.code}", "ready", delay / 1.3
         else:
-            answer, expected = "accepted", "cancelled"
+            answer, expected, delay = "accepted", "cancelled", delay * 1.3
         assert expected == house.wait(run, seconds=6).state
         answers.append(answer)
     time.sleep(0.5)
 
     assert {"accepted", "too late: already_final"} == set(answers)
-    assert answers.count("accepted") > 3 < len(answers) - answers.count("accepted")
+    assert answers.count("accepted") > 5 < len(answers) - answers.count("accepted")
     house.assert_whole()
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 from tests.stories.building import PLENTY, Yard, query
 
+from haulage.artifacts.part import PartFile
 from haulage.core.errors import BuildFailed
 from haulage.sources.sqlite import SqliteSource
 
@@ -149,3 +150,14 @@ def test_progress_begins_unknown_then_says_its_phases_in_order_and_ends_with_wha
     assert (0, 2_000) == yard.progress[1][1:]
     assert (2_000, 2_000) == yard.progress[-1][1:] == (built.rows, built.total)
     assert len(yard.progress) > 5
+
+
+def test_a_dataset_can_ask_that_its_file_is_read_back(yard, monkeypatch):
+    asked = []
+    finish = PartFile.finish
+    monkeypatch.setattr(PartFile, "finish", lambda sink, reread: asked.append(reread) or finish(sink, reread=reread))
+
+    yard.build(query("select 1 as a", verify="full"))
+    yard.build(query("select 1 as a"))
+
+    assert [True, False] == asked

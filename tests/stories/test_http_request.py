@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from tests.stories.conftest import read_all
 
-from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
+from haulage.exports.request import Counts
+from haulage.web.datasets import COUNTS_AT_ONCE
 
 ASKED = {"dataset": "orders", "format": "csv"}
 
@@ -340,6 +344,34 @@ def test_counts_of_a_dataset_that_is_not_there_or_not_permitted(house):
     forbidden = house.client("key-dora").get("/api/datasets/orders/counts")
 
     assert (404, 403) == (unknown.status_code, forbidden.status_code)
+
+
+def test_counting_never_takes_every_thread(house, serve):
+    house.limits = ExportLimits(build=BuildLimits(count_seconds=0.2))
+    app = house.app()
+    go_on, under_way = threading.Event(), threading.Semaphore(0)
+
+    def slow(*_args):
+        under_way.release()
+        go_on.wait(10)
+        return Counts(None, 5, None)
+
+    app.state.haulage.services.exports.counts = slow
+    headers = {"Authorization": "Bearer key-amina", "Connection": "close"}
+    with serve(app) as server:
+        held = [server.connect("GET", "/api/datasets/orders/counts", headers) for _ in range(COUNTS_AT_ONCE)]
+        for _ in held:
+            assert under_way.acquire(timeout=10)
+        refused = read_all(server.connect("GET", "/api/datasets/orders/counts", headers))
+        others = read_all(server.connect("GET", "/api/exports", headers))
+        go_on.set()
+        counted = [read_all(each) for each in held]
+        again = read_all(server.connect("GET", "/api/datasets/orders/counts", headers))
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b"count_timeout" in refused
+    assert others.startswith(b"HTTP/1.1 200 ")
+    assert all(each.startswith(b"HTTP/1.1 200 ") for each in [*counted, again])
 
 
 def test_the_catalogue_says_what_may_be_asked_and_shows_no_query(house):

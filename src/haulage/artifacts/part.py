@@ -9,6 +9,7 @@ import os
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import TAIL_BYTES, Measured
 
+READ_BYTES = 1024 * 1024  # at once, when a file is read back
 PART = "part"  # its name in the folder of its build
 
 
@@ -39,16 +40,28 @@ class PartFile:
         self._hash.update(data)
         self._bytes += len(data)
 
-    def finish(self) -> Measured:
-        """Flush to the disk; the size and the last bytes are then read back from it."""
+    def finish(self, *, reread: bool = False) -> Measured:
+        """Flush to the disk; the size and the last bytes are then read back from it, or all of them."""
         with writing():
             os.fsync(self._descriptor)
             size = os.fstat(self._descriptor).st_size
             tail = os.pread(self._descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+            same = not reread or self._read_back() == self._hash.digest()
             os.close(self._descriptor)
         if size != self._bytes:
             raise BuildFailed("verify_failed", cause=f"{size} bytes on disk instead of {self._bytes}")
+        if not same:
+            raise BuildFailed("verify_failed", cause="the bytes on disk are not the bytes written")
         return Measured(self._bytes, self._hash.hexdigest(), tail)
+
+    def _read_back(self) -> bytes:
+        # What the cache holds is dropped first, so that the disk answers.
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        hashed, at = hashlib.sha256(), 0
+        while piece := os.pread(self._descriptor, READ_BYTES, at):
+            hashed.update(piece)
+            at += len(piece)
+        return hashed.digest()
 
 
 class writing:  # noqa: N801 - reads as a sentence: ``with writing():``

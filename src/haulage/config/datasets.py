@@ -22,6 +22,7 @@ from haulage.core.limits import BuildLimits
 
 COLUMN_TYPES = ("text", "integer", "decimal", "float", "boolean", "date", "timestamp", "json")
 LOSS_KIND = one_of(("fail", "rerun"), "rule")
+VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
@@ -50,6 +51,7 @@ def read_datasets(top: Table, base: BuildLimits, folder: Path) -> tuple[Dataset,
 def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Dataset:
     default = Dataset(name, "")
     loss: Literal["fail", "rerun"] = "rerun" if table.read("on_worker_loss", LOSS_KIND, "fail") == "rerun" else "fail"
+    verify: Literal["end", "full"] = "full" if table.read("verify", VERIFY_KIND, "end") == "full" else "end"
     return Dataset(
         name=name,
         source=table.demand("source", TEXT, ""),
@@ -65,6 +67,7 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         order=table.read("order", TEXTS, ()),
         formats=table.read("formats", TEXTS, default.formats),
         on_worker_loss=loss,
+        verify=verify,
         limits=_limits(table, base),
     )
 

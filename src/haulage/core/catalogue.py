@@ -64,6 +64,7 @@ class Dataset:
     order: tuple[str, ...] = ()
     formats: tuple[str, ...] = ("csv",)
     on_worker_loss: Literal["fail", "rerun"] = "fail"
+    verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
     limits: BuildLimits | None = None  # None: those of the flow
 
     def digest(self, sql: str) -> str:

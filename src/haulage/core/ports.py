@@ -259,8 +259,12 @@ class Sink(Protocol):
             BuildFailed: ``bytes_exceeded``, ``storage_exceeded``, ``no_space`` or ``storage_failed``.
         """
 
-    def finish(self) -> Measured:
-        """Flush to the disk and say what was written."""
+    def finish(self, *, reread: bool = False) -> Measured:
+        """Flush to the disk and say what was written; ``reread`` compares every byte with what was sent.
+
+        Raises:
+            BuildFailed: ``verify_failed``, ``no_space`` or ``storage_failed``.
+        """
 
 
 class Artifacts(Protocol):

@@ -88,7 +88,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
             rows = _write_rows(order, batches, writer, total, report)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices))
     report(Progress(Phase.PUBLISHING, rows, total))
-    measured = writer.finish()
+    measured = writer.finish(reread=order.plan.get("verify") == "full")
     replaced.update(dict(encoder.notices.items()))
     return Built(
         rows=rows,
@@ -172,9 +172,9 @@ class _Writer:
             self._ending = self._encoder.trailer
         self.flush()
 
-    def finish(self) -> Measured:
+    def finish(self, *, reread: bool) -> Measured:
         """Sync the file and see that it ends on the disk as its format ends (DECISIONS 12)."""
-        measured = self._sink.finish()
+        measured = self._sink.finish(reread=reread)
         if not measured.tail.endswith(self._ending[-TAIL_BYTES:]):
             raise BuildFailed("verify_failed", cause="the file does not end as its format ends")
         return measured

@@ -144,6 +144,7 @@ def freeze(
             **{name: resolved.types[name] for name in resolved.types if name in named},
             "as_of": "timestamp",
         },
+        "verify": dataset.verify,
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],

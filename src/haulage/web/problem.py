@@ -108,9 +108,7 @@ async def _http(request: Request, raised: Exception) -> Response:
     headers = {name: value for name, value in (raised.headers or {}).items() if name.lower() == "retry-after"}
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         route = getattr(request.scope.get("route"), "path", "")
-        headers["Allow"] = request.app.state.methods.get(
-            route, "GET"
-        )  # The router itself would name those of one route only.
+        headers["Allow"] = request.app.state.methods.get(route, "GET")  # The router would name those of one route.
     if status in CODES:
         return problem(CODES[status], headers=headers)
     code = "malformed" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal"
