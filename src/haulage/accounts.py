@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from haulage.config import KeySettings, Settings, read_keys
+from haulage.core import events
 from haulage.core.errors import ConfigInvalid
 from haulage.core.requester import Requester
 
@@ -17,8 +18,9 @@ OPERATOR_KEY = "operator"  # the name under which the command line's requester i
 class Accounts:
     """The accounts of ``[keys.NAME]`` and ``[operator]``, and of a host that was asked to tell."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], observe: events.Observe = events.ignore) -> None:
         """Start with what the settings say."""
+        self._observe = observe
         self._path = settings.path
         self._environ = environ
         self._keys = settings.keys
@@ -42,14 +44,14 @@ class Accounts:
         return self.named(found, session=f"key {digest}")
 
     def named(self, name: str, *, session: str = "") -> Requester | None:
-        """The requester of a key by its name in the configuration, as it is today."""
+        """The requester of a key by its name in the configuration, as it is today; None when it is banned or gone."""
         key = self._current().get(name)
-        if key is None:
+        if key is None or key.banned:
             return None
-        return Requester(key.tenant, key.account, frozenset(key.grants), session, key.banned, name)
+        return Requester(key.tenant, key.account, frozenset(key.grants), session, key=name)
 
     def standing(self, asked: Requester) -> Requester:
-        """A requester as it is today: with the grants of now, or banned when its key is gone."""
+        """A requester as it is today: with the grants of now, or banned when its key is banned or gone."""
         if asked.key is None:
             return asked if self._host is None else self._host(asked)
         self._current()
@@ -64,8 +66,9 @@ class Accounts:
             self._stamp = stamp
             try:
                 self._keys, self._operator = read_keys(self._path, self._environ)
-            except (ConfigInvalid, OSError):
-                return self._keys  # A file that is being edited: what held before still holds.
+            except ConfigInvalid as problem:
+                # A file that is being edited: what held before still holds. But a ban that does not count must be seen.
+                self._observe(events.KeysNotRead(problem.faults))
         return self._keys
 
     def _look(self) -> tuple[int, int] | None:

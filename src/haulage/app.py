@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.local import LocalArtifacts, artifacts_path
-from haulage.config import Settings, load
+from haulage.config import Known, Settings, dataset_faults, load
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.errors import ConfigInvalid
@@ -70,7 +71,7 @@ class Haulage:
         self.catalogue = Catalogue()
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
-        self.accounts = Accounts(settings, os.environ if environ is None else environ)
+        self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
         self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
         self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
         self.artifacts.prepare()
@@ -92,6 +93,9 @@ class Haulage:
 
         Raises:
             ConfigInvalid: the file has faults; all of them are named, with what to write instead.
+
+        Example:
+            >>> haul = Haulage.from_toml("haulage.toml")
         """
         environ = os.environ if environ is None else environ
         return cls(_load(path, environ), environ=environ, **options)
@@ -109,18 +113,13 @@ class Haulage:
         settings = _load(path, environ)
         if settings.app is None:
             return cls(settings, environ=environ, **options)
-        module_name, _, attribute = settings.app.partition(":")
         folder = str(Path(path).absolute().parent)
         if folder not in sys.path:
             sys.path.insert(0, folder)  # As a web server does: the application lies beside its configuration.
-        try:
-            found = getattr(import_module(module_name), attribute or "haul")
-        except (ImportError, AttributeError) as problem:
-            raise ConfigInvalid([f"app = {settings.app!r}: {problem}; write module:name of your Haulage"]) from problem
+        found = _imported(settings.app, Path(path).name)
         if not isinstance(found, cls):
-            raise ConfigInvalid(
-                [f"app = {settings.app!r} is a {type(found).__name__}; write module:name of your Haulage"]
-            )
+            fault = f'app = "{settings.app}" is of type {type(found).__name__}; write module:name of your Haulage'
+            raise ConfigInvalid([fault], Path(path).name)
         return found
 
     # -- declaring -----------------------------------------------------------------------------------
@@ -149,38 +148,39 @@ class Haulage:
         several values, ``... | None`` for one that may be left out.
 
         Raises:
-            ConfigInvalid: the source is not configured.
+            ConfigInvalid: there is no such source or format, or an order, a default or a bound name cannot work;
+                every fault at once.
             ValueError: the name is taken or malformed, or it comes after the first request.
             TypeError: an annotation is none of the above.
 
         Example:
-            ``@haul.dataset("orders", source="shop", key=["id"])``
+            >>> @haul.dataset("orders", source="shop", key=["id"], formats=["csv", "json"])
+            ... def orders(since: date = date(2000, 1, 1)) -> str:
+            ...     return "select id, total, placed_at from orders where placed_at >= :since"
         """
-        if source not in self.settings.sources:
-            known = ", ".join(self.settings.sources) or "none"
-            raise ConfigInvalid([f"dataset {name}: there is no source {source!r}; there are: {known}"])
 
         def declare(function: Function) -> Function:
-            self.catalogue.add(
-                Dataset(
-                    name=name,
-                    source=source,
-                    label=label or name.replace("_", " ").capitalize(),
-                    description=description or (function.__doc__ or "").strip().partition("\n")[0],
-                    permission=permission,
-                    function=function,
-                    parameters=parameters_of(function),
-                    columns=columns or {},
-                    hidden=tuple(hidden),
-                    visible=visible,
-                    key=tuple(key),
-                    order=tuple(order),
-                    formats=tuple(formats),
-                    on_worker_loss=on_worker_loss,
-                    verify=verify,
-                    limits=limits,
-                )
+            dataset = Dataset(
+                name=name,
+                source=source,
+                label=label or name.replace("_", " ").capitalize(),
+                description=description or (function.__doc__ or "").strip().partition("\n")[0],
+                permission=permission,
+                function=function,
+                parameters=parameters_of(function),
+                columns=columns or {},
+                hidden=tuple(hidden),
+                visible=visible,
+                key=tuple(key),
+                order=tuple(order),
+                formats=tuple(formats),
+                on_worker_loss=on_worker_loss,
+                verify=verify,
+                limits=limits,
             )
+            if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
+                raise ConfigInvalid(faults, f"dataset {name}")
+            self.catalogue.add(dataset)
             return function
 
         return declare
@@ -190,6 +190,11 @@ class Haulage:
 
         The function gets the requester as it was at the request and answers it as it is now: with the grants
         of today, or ``banned=True``. It is asked before a run starts and while a file is fetched.
+
+        Example:
+            >>> @haul.standing
+            ... def as_of_now(asked: Requester) -> Requester:
+            ...     return asked if asked.account == "amina" else Requester(asked.tenant, asked.account, banned=True)
         """
         self.accounts.ask_host(function)
         return function
@@ -219,8 +224,20 @@ class Haulage:
         Args:
             authenticate: gets the host's request and answers a Requester with its session id, or None. With
                 it, Haulage sets no cookie and asks nobody to sign in.
+
+        Raises:
+            ImportError: the extra ``web`` is not installed.
+
+        Example:
+            >>> exports = haul.asgi(authenticate=lambda request: Requester("north", request.user.name))
         """
-        from haulage.web.app import Services, create_app
+        try:
+            from haulage.web.app import Services, create_app
+        except ModuleNotFoundError as problem:
+            if (problem.name or "").startswith("haulage"):
+                raise
+            why = f"{problem.name} not found; install the web extra: pip install 'haulage[web]'"
+            raise ImportError(why, name=problem.name) from problem
 
         sweeper = self.sweeper()
         return create_app(
@@ -266,6 +283,27 @@ class Haulage:
     def close(self) -> None:
         """Give every connection back."""
         self.store.close()
+
+
+def _imported(place: str, config: str) -> object:
+    """What ``app = "module:name"`` names.
+
+    Raises:
+        ConfigInvalid: it cannot be imported. A mistake in the application is told with the line where it is.
+    """
+    module_name, _, attribute = place.partition(":")
+    try:
+        return getattr(import_module(module_name), attribute)
+    except ConfigInvalid:
+        raise  # The application opened a Haulage, and was told what is wrong with it.
+    except ModuleNotFoundError as problem:
+        why = f"{problem}; install it, or put it beside {config}"
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - importing runs whatever somebody else wrote
+        frame = traceback.extract_tb(problem.__traceback__)[-1]
+        theirs = frame.filename != __file__ and not frame.filename.startswith("<")
+        where = f" ({frame.filename}, line {frame.lineno})" if theirs else ""
+        why = f"{type(problem).__name__}: {problem}{where}; mend it there, or write module:name of your Haulage"
+    raise ConfigInvalid([f'app = "{place}": {why}'], config)
 
 
 def _load(path: str | Path, environ: Mapping[str, str]) -> Settings:

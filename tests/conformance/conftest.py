@@ -1,4 +1,4 @@
-"""The fixture that makes one suite out of every store × every flow."""
+"""The fixture that makes one suite out of every store with every flow."""
 
 from __future__ import annotations
 

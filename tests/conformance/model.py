@@ -127,9 +127,7 @@ class RunsMachine(RuleBasedStateMachine):
         assert taken == (key is not None and self.runs.find_active(key) is not None)
         if not taken:
             run_id, claim_by = f"run-{len(self.known)}", self.now + 150_000  # a history can be played again
-            run = self.case.kit.new(
-                id=run_id, tenant=tenant, requested_at=self.now, claim_by=claim_by, active_key=key
-            )
+            run = self.case.kit.new(id=run_id, tenant=tenant, requested_at=self.now, claim_by=claim_by, active_key=key)
             self.runs.add(run)
             self.known[run.id] = Known(tenant, self.now, claim_by, key)
 

@@ -80,6 +80,18 @@ def test_a_file_of_another_size_than_was_measured_is_not_published(artifacts):
         artifacts.open(KEY)
 
 
+def test_a_file_that_lost_bytes_before_its_end_is_not_whole(artifacts):
+    folder = artifacts.begin(KEY)
+    sink = PartFile(str(folder), file_bytes=1_000, reserved_bytes=1_000)
+    sink.write(b"id\n1\n")
+    os.truncate(folder / PART, 3)
+
+    with pytest.raises(BuildFailed) as failed:
+        sink.finish()
+
+    assert ("verify_failed", "3 bytes on disk instead of 5") == (failed.value.code, failed.value.cause)
+
+
 def test_removing_takes_the_unfinished_and_the_finished_and_says_whether_there_was_any(artifacts):
     write(artifacts)
     unfinished = (artifacts.remove(KEY), artifacts.keys(), artifacts.remove(KEY))

@@ -107,12 +107,12 @@ def test_the_smallest_free_slot_is_taken(case):
     for number in range(5):
         case.add(f"tenant{number}")
     one, two, three = (case.claim(slots=3) for _ in range(3))
-    case.settle(two[0], finish)
-    again = case.claim(slots=3)
     case.settle(one[0], finish)
+    case.settle(three[0], finish)
+    again = case.claim(slots=3)
     once_more = case.claim(slots=3)
 
-    assert [1, 2, 3, 2, 1] == [claimed[1].slot for claimed in (one, two, three, again, once_more)]
+    assert [1, 2, 3, 1, 3] == [claimed[1].slot for claimed in (one, two, three, again, once_more)]
 
 
 def test_fewer_slots_than_before_are_kept_by_waiting(case):

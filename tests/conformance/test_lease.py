@@ -165,6 +165,16 @@ def test_a_lease_that_was_settled_beats_no_more(case, name):
     assert settled == case.get(held.id)
 
 
+def test_a_second_claim_begins_without_the_progress_of_the_first(case):
+    rerun = case.moves("rerun")
+    held = case.hold()
+    case.beat(held, Progress("writing", 10, 30))
+    case.settle(held, rerun)
+    _, run = case.claim("w2", now=case.now + 20_000)
+
+    assert (None, None, None, None) == (run.updated_at, run.phase, run.processed, run.total)
+
+
 @pytest.mark.parametrize("name", ["finish", "fail", "stop", "rerun"])
 def test_a_settled_run_gives_back_what_its_lease_held(case, name):
     move = case.moves(name)

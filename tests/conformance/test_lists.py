@@ -52,7 +52,7 @@ def test_runs_that_come_while_a_reader_turns_pages_shift_nothing(case):
 
 def test_runs_of_the_same_instant_that_come_while_a_reader_turns_pages_are_not_doubled(case):
     runs = [case.add() for _ in range(8)]
-    seen = pages(case, 2, between=lambda: case.add())
+    seen = pages(case, 2, between=case.add)
 
     assert len(set(seen)) == len(seen)
     assert {run.id for run in runs} <= set(seen)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Integer, bindparam, func, select, update
 from tests.conformance.model import machine_over
 
-from haulage.core.lifecycle import CancelWish
+from haulage.core.lifecycle import CancelWish, LeaseUse
 from haulage.stores.queue import Queue, in_state
 from haulage.stores.runs import SqlRuns
 
@@ -29,15 +29,22 @@ SEARCH = settings(
 )
 
 
+ANY_FENCE = bindparam("guard_claim_no", type_=Integer) >= 0
+
+
 def settle_without_the_fence(self, move):
     c = self._table.c
     statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move))
+    if move.lease is not LeaseUse.NONE:
+        statement = statement.where(ANY_FENCE)
     return statement.values(revision=c.revision + 1).returning(*self._columns)
 
 
 def move_without_the_state(self, move):
     c = self._table.c
     statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move)[1:])
+    if move.lease is not LeaseUse.NONE:
+        statement = statement.where(c.claim_no == bindparam("guard_claim_no"))
     return statement.values(revision=c.revision + 1).returning(*self._columns)
 
 
@@ -59,13 +66,13 @@ def beat_without_the_state(self, *, with_progress):
 
 def beat_without_the_fence(self, *, with_progress):
     c = self._table.c
-    statement = update(self._table).where(c.id == bindparam("guard_id"), in_state(self._table, "running"))
+    statement = update(self._table).where(c.id == bindparam("guard_id"), in_state(self._table, "running"), ANY_FENCE)
     return statement.values(revision=c.revision + 1).returning(c.cancel_requested_at)
 
 
 def any_slot(self):
     held = self._table.alias("held")
-    return select(func.coalesce(func.max(held.c.slot), 0) + 1).scalar_subquery()
+    return select(func.coalesce(func.max(held.c.slot), 0) + 1).where(bindparam("slots") > 0).scalar_subquery()
 
 
 def the_oldest_of_all(self):

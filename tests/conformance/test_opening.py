@@ -82,7 +82,7 @@ def test_the_database_of_another_program_is_refused_and_left_alone(tmp_path):
     with closing(sqlite3.connect(path)) as direct:
         direct.execute("create table orders (id integer)")
 
-    with pytest.raises(SchemaMismatch, match="schema 0.*haulage migrate up"):
+    with pytest.raises(SchemaMismatch, match=r"schema 0.*haulage migrate up"):
         open_store(f"sqlite:///{path}")
 
     with closing(sqlite3.connect(path)) as direct:
@@ -101,7 +101,7 @@ def test_a_newer_schema_that_wants_newer_workers_is_refused_and_says_why(url):
     open_store(url).close()
     set_facts(url, schema_version=SCHEMA_VERSION + 2, min_worker=SCHEMA_VERSION + 1)
 
-    with pytest.raises(SchemaMismatch, match="has schema 3 and wants workers of schema 2.*install a newer haulage"):
+    with pytest.raises(SchemaMismatch, match=r"has schema 3 and wants workers of schema 2.*install a newer haulage"):
         open_store(url)
 
 

@@ -93,23 +93,23 @@ def some_run(case):
 QUESTIONS = {
     "claim": lambda runs, case: runs.claim(case.terms(slots=100, tenant_running=100), now=NOW),
     "claim of a private worker": lambda runs, case: runs.claim(case.terms(only="00100007", slots=100), now=NOW),
-    "get": lambda runs, case: runs.get("00000007"),
-    "list of an account": lambda runs, case: runs.list(Query("t1", "amina", before=(500, "x"))),
-    "list of an account by state": lambda runs, case: runs.list(Query("t1", "amina", state="queued")),
-    "list of everybody": lambda runs, case: runs.list(Query(before=(500, "x"))),
-    "find_active": lambda runs, case: runs.find_active("k" * 64),
+    "get": lambda runs, _case: runs.get("00000007"),
+    "list of an account": lambda runs, _case: runs.list(Query("t1", "amina", before=(500, "x"))),
+    "list of an account by state": lambda runs, _case: runs.list(Query("t1", "amina", state="queued")),
+    "list of everybody": lambda runs, _case: runs.list(Query(before=(500, "x"))),
+    "find_active": lambda runs, _case: runs.find_active("k" * 64),
     "queue_position": lambda runs, case: runs.queue_position(some_run(case)),
-    "waiting": lambda runs, case: runs.waiting(),
-    "waiting of a tenant": lambda runs, case: runs.waiting(tenant="t1"),
-    "request_cancel": lambda runs, case: runs.request_cancel("00000007"),
-    "storage": lambda runs, case: runs.storage("t1"),
-    "unkept": lambda runs, case: runs.unkept(),
-    "promised": lambda runs, case: runs.promised(["00000007.1", "00000008.1"]),
-    "forget_bytes": lambda runs, case: runs.forget_bytes("00000007", "00000007.1"),
-    "abandon_waiting": lambda runs, case: runs.abandon_waiting(60, now=60_001),
-    "remove": lambda runs, case: runs.remove(now=1),
+    "waiting": lambda runs, _case: runs.waiting(),
+    "waiting of a tenant": lambda runs, _case: runs.waiting(tenant="t1"),
+    "request_cancel": lambda runs, _case: runs.request_cancel("00000007"),
+    "storage": lambda runs, _case: runs.storage("t1"),
+    "unkept": lambda runs, _case: runs.unkept(),
+    "promised": lambda runs, _case: runs.promised(["00000007.1", "00000008.1"]),
+    "forget_bytes": lambda runs, _case: runs.forget_bytes("00000007", "00000007.1"),
+    "abandon_waiting": lambda runs, _case: runs.abandon_waiting(60, now=60_001),
+    "remove": lambda runs, _case: runs.remove(now=1),
     **{
-        f"sweep {move.name}": lambda runs, case, move=move: runs.sweep(move, {}, worker="s", now=1)
+        f"sweep {move.name}": lambda runs, _case, move=move: runs.sweep(move, {}, worker="s", now=1)
         for move in ExportLife.due_moves()
     },
 }

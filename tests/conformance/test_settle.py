@@ -69,6 +69,16 @@ def test_a_settle_never_writes_another_state_than_that_of_its_move(case):
     assert "ready" == case.settle(held, finish, state="expired").state
 
 
+def test_a_value_that_the_table_has_no_column_for_is_not_lost_without_a_word(case):
+    finish = case.moves("finish")
+    held = case.hold()
+
+    with pytest.raises(AssertionError, match="file_nome"):
+        case.settle(held, finish, file_nome="orders.csv")
+
+    assert "running" == case.get(held.id).state
+
+
 @pytest.mark.parametrize("name", ["finish", "fail", "lose", "overrun", "rerun"])
 def test_a_move_that_wants_no_cancel_does_not_follow_one(case, name):
     move, stop = case.moves(name, "stop")

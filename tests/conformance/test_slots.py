@@ -48,7 +48,7 @@ def test_slots_are_never_exceeded_under_a_storm_of_claims(case):
 
     assert {run.id: 1 for run in runs} == dict(claims)
     assert sorted(run.id for run in runs) == sorted(run for mine in settled for run in mine)
-    assert {1, 2} == {running for _, source, _, _, running, _ in made if source == "queued"}
+    assert 2 >= max(running for _, source, _, _, running, _ in made if source == "queued")
 
 
 def test_a_slot_is_held_by_one_run_whatever_a_claim_believes(case):
@@ -56,6 +56,5 @@ def test_a_slot_is_held_by_one_run_whatever_a_claim_believes(case):
     held = case.hold()
     case.hold()
 
-    with pytest.raises(AssertionError, match="the store refused a row"), case.store.begin() as tx:
-        table = case.runs._table
-        tx.execute(table.update().where(table.c.id == held.id).values(slot=2))
+    with pytest.raises(AssertionError, match="the store refused a row"):
+        case.write(held.id, slot=2)

@@ -83,9 +83,13 @@ def test_a_lost_lease_takes_the_rest_of_its_transaction_with_it(case):
     case.settle(held, fail)
     run = case.kit.new(tenant="north", requested_at=case.now)
 
-    with pytest.raises(LeaseLost), case.store.begin() as tx:
-        case.runs.add(run, tx=tx)
-        case.runs.settle(held, finish, case.kit.values(finish), now=case.now, tx=tx)
+    def add_and_settle():
+        with case.store.begin() as tx:
+            case.runs.add(run, tx=tx)
+            case.runs.settle(held, finish, case.kit.values(finish), now=case.now, tx=tx)
+
+    with pytest.raises(LeaseLost):
+        add_and_settle()
 
     assert None is case.get(run)
 

@@ -17,21 +17,21 @@ from haulage.core.ports import KeptKey
 from haulage.stores.open import open_store
 
 WRITES = {
-    "add": lambda case, held: case.add(),
-    "claim": lambda case, held: case.claim(slots=9),
+    "add": lambda case, _held: case.add(),
+    "claim": lambda case, _held: case.claim(slots=9),
     "heartbeat": lambda case, held: case.beat(held),
     "settle": lambda case, held: case.settle(held, case.moves("finish")),
-    "move": lambda case, held: case.runs.move("a-run", case.moves("abandon"), {}),
+    "move": lambda case, _held: case.runs.move("a-run", case.moves("abandon"), {}),
     "request_cancel": lambda case, held: case.cancel(held.id),
-    "sweep": lambda case, held: case.runs.sweep(case.moves("lose"), {}, worker="s", now=case.now + MINUTE),
-    "announce": lambda case, held: case.presence(),
-    "migrate": lambda case, held: case.store.migrate(),
+    "sweep": lambda case, _held: case.runs.sweep(case.moves("lose"), {}, worker="s", now=case.now + MINUTE),
+    "announce": lambda case, _held: case.presence(),
+    "migrate": lambda case, _held: case.store.migrate(),
 }
 READS = {
     "get": lambda case, held: case.get(held.id).state,
-    "waiting": lambda case, held: case.runs.waiting(),
-    "claiming": lambda case, held: case.store.workers.claiming(15),
-    "key": lambda case, held: case.store.keys.find("north", "amina", "k"),
+    "waiting": lambda case, _held: case.runs.waiting(),
+    "claiming": lambda case, _held: case.store.workers.claiming(15),
+    "key": lambda case, _held: case.store.keys.find("north", "amina", "k"),
 }
 
 
@@ -83,14 +83,19 @@ def test_a_store_answers_again_when_the_lock_is_gone(impatient):
     assert impatient.beat(held).held
 
 
+def add_with_its_key(case, run):
+    with case.store.begin() as tx:
+        case.store.keys.keep("north", "amina", "k", KeptKey("b" * 64, run.id), seconds=60, now=case.now, tx=tx)
+        case.runs.add(run, tx=tx)
+
+
 def test_a_full_store_is_unavailable_and_nothing_is_half_written(case):
     case.needs("transactions")
     large = case.kit.new(tenant="north", requested_at=case.now, parameters={"text": "x" * 200_000})
 
     with case.opener.without_space(case.store):
-        with pytest.raises(StoreUnavailable, match="full"), case.store.begin() as tx:
-            case.store.keys.keep("north", "amina", "k", KeptKey("b" * 64, large.id), seconds=60, now=case.now, tx=tx)
-            case.runs.add(large, tx=tx)
+        with pytest.raises(StoreUnavailable, match="full"):
+            add_with_its_key(case, large)
         half = case.get(large), case.store.keys.find("north", "amina", "k", now=case.now)
     case.runs.add(large)
 
@@ -110,8 +115,7 @@ def test_a_full_disk_is_told_and_the_store_is_whole_when_space_returns(folder, c
         tight = type(case)(case.opener, case.flow, small)
         kept = []
         with pytest.raises(StoreUnavailable):
-            for _ in range(100):
-                kept.append(tight.add(parameters={"text": "x" * 100_000}))
+            kept.extend(tight.add(parameters={"text": "x" * 100_000}) for _ in range(100))
         refused = tight.runs.waiting()
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
         last = tight.add(parameters={"text": "x" * 100_000})
@@ -142,7 +146,7 @@ def test_a_row_that_is_refused_shows_no_value_of_it(case):
     case.add(active_key="k")
 
     with pytest.raises(AssertionError) as refused:
-        case.add(active_key="k", parameters={"text": secret})
+        case.add(secret, active_key="k")
 
     assert secret not in str(refused.value)
     assert secret not in str(refused.value.__cause__)

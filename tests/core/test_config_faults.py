@@ -115,7 +115,7 @@ def test_a_limit_that_cannot_work(write, text, fault):
         ),
         (
             'sql = "select 1"\nformats = "csv"',
-            'datasets.orders.formats = "csv": is not a list of texts; write ["one", "two"]',
+            'datasets.orders.formats = "csv": is not a list; write ["csv"]',
         ),
         (
             'sql = "select :as_of"\nparameters = {as_of = {type = "date"}}',
@@ -200,8 +200,21 @@ def test_one_account_has_one_set_of_rights(write):
     other = key.format(name="old", digit="0" * 64, grants="") + key.format(name="new", digit="1" * 64, grants='"x"')
 
     assert 2 == len(load(write(SMALLEST + same), {}).keys)  # how a key is changed without a pause
+    assert 2 == len(load(write(SMALLEST + same + "banned = true\n"), {}).keys)  # how one that leaked is stopped
+    assert 2 == len(load(write(SMALLEST + other + "banned = true\n"), {}).keys)
 
     assert only_fault(write(SMALLEST + other)).startswith('keys.new.account = "amina": keys.old is the same account')
+
+
+def test_every_entry_of_the_secrets_is_judged(write):
+    entries = 'secret_keys = ["short", "env:NOT_SET", "file:nowhere", 5]\n'
+
+    faults = faults_of(write(entries))
+
+    assert 4 == len(faults)
+    assert [True] * 4 == [
+        told in fault for told, fault in zip(("entry 1 is too weak", "NOT_SET", "nowhere", "entry 4"), faults, strict=True)
+    ]
 
 
 def test_a_hash_belongs_to_one_key(write):

@@ -82,12 +82,17 @@ def test_a_running_export_ends_only_under_its_lease():
 
 
 def test_a_running_export_is_cancelled_only_when_somebody_asked_for_it():
-    into_cancelled = {move.name: str(move.cancel) for move in ExportLife.moves_from("running") if move.target == "cancelled"}
+    into_cancelled = {
+        move.name: str(move.cancel) for move in ExportLife.moves_from("running") if move.target == "cancelled"
+    }
 
     assert {"stop": "requested", "bury": "requested"} == into_cancelled
 
 
 def test_every_active_state_has_a_clock():
-    clocks = {state: sorted({move.deadline for move in ExportLife.moves_from(state) if move.deadline}) for state in ("queued", "running", "ready")}
+    clocks = {
+        state: sorted({move.deadline for move in ExportLife.moves_from(state) if move.deadline})
+        for state in ("queued", "running", "ready")
+    }
 
     assert {"queued": ["claim_by"], "running": ["finish_by", "lease_until"], "ready": ["expires_at"]} == clocks

@@ -73,8 +73,7 @@ def test_a_life_that_never_ends_is_refused():
 
 
 def test_a_life_is_drawn_as_it_stands():
-    assert (
-        """stateDiagram-v2
+    assert """stateDiagram-v2
     [*] --> waiting
     waiting --> travelling: take (worker)
     travelling --> arrived: arrive (worker, cancel absent)
@@ -84,6 +83,4 @@ def test_a_life_is_drawn_as_it_stands():
     lost --> arrived: recover (requester)
     arrived --> [*]
     returned --> [*]
-"""
-        == draw(Parcel)
-    )
+""" == draw(Parcel)

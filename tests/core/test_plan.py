@@ -45,6 +45,7 @@ def test_a_plan_keeps_everything_that_the_worker_needs():
         "order": ["day desc", '"Total"', "id"],
         "columns": None,
         "declared": {"day": ["Day", "date"]},
+        "verify": "end",
     } == frozen()
 
 
@@ -88,7 +89,7 @@ def test_a_function_is_called_with_typed_values():
 @pytest.mark.parametrize("answer", [None, "", "  \n", 5, b"select 1"])
 def test_a_function_that_answers_no_query_is_refused(answer):
     with pytest.raises(Refused, match="'orders' answered no query") as refused:
-        ask(lambda since: answer)
+        ask(lambda since: since and answer)
 
     assert "source_failed" == refused.value.code
 
@@ -109,7 +110,7 @@ def test_a_function_that_takes_too_long_is_left_behind():
     began = time.monotonic()
 
     with pytest.raises(Refused, match=r"took longer than 0\.05 s"):
-        ask(lambda since: release.wait(30) and "select 1", seconds=0.05)
+        ask(lambda since: release.wait(30) and since and "select 1", seconds=0.05)
 
     release.set()
     assert 5 > time.monotonic() - began

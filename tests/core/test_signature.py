@@ -123,7 +123,7 @@ def test_an_annotation_that_stands_for_no_type_is_refused_with_those_that_do(fun
 @pytest.mark.parametrize("name", ["requester_tenant", "requester_account", "as_of"])
 def test_a_name_that_is_bound_anyway_is_refused(name):
     namespace = {}
-    exec(f"def orders({name}: str) -> str: ...", namespace)  # noqa: S102
+    exec(f"def orders({name}: str) -> str: ...", namespace)
 
     with pytest.raises(TypeError, match=f"{name}.*choose another one"):
         parameters_of(namespace["orders"])

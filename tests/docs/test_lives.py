@@ -16,7 +16,7 @@ WHAT = {
         "stop": "the process is reaped and its bytes are gone",
         "cancel": "a run that waits is cancelled at once",
         "lose": "the worker fell silent; its bytes are removed first",
-        "rerun": "the same, where the dataset says `on_worker_loss = \"rerun\"` and attempts are left",
+        "rerun": 'the same, where the dataset says `on_worker_loss = "rerun"` and attempts are left',
         "bury": "the same, and somebody had asked for a cancel",
         "overrun": "over its generation time, although its worker still beats",
         "starve": "it waited longer than a run may",

@@ -50,7 +50,7 @@ def schema_of(path):
 def _lines(sql):
     """The columns and constraints of a table in no order; an index as one line."""
     one_line = re.sub(r"\s+", " ", sql)
-    if one_line.startswith("CREATE INDEX") or one_line.startswith("CREATE UNIQUE"):
+    if one_line.startswith(("CREATE INDEX", "CREATE UNIQUE")):
         return one_line
     return sorted(line.strip().rstrip(",") for line in sql.splitlines()[1:-1] if line.strip())
 

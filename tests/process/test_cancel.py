@@ -69,6 +69,7 @@ def test_a_cancel_between_the_last_byte_and_the_settle_wins(house):
         assert any(path.startswith("files/") for path in house.on_disk())
         house.store.exports.request_cancel(run, tx=tx)
 
+    assert "stop" == worker.wait_for("RunSettled", run=run)["move"]  # by the lane itself, not by a sweep later
     assert "cancelled" == house.wait(run).state
     house.assert_nothing_left()
 

@@ -9,8 +9,11 @@ from dataclasses import replace
 import pytest
 from tests.process.house import FOREVER, LIMITS, until
 
+from haulage.core import events
 from haulage.core.errors import Refused
-from haulage.worker.supervisor import Bell
+from haulage.exports.expire import ExportSweep
+from haulage.worker.supervisor import Bell, Supervisor
+from haulage.worker.sweeper import Sweeper
 
 
 def test_a_draining_worker_finishes_what_runs_and_claims_no_more(house):
@@ -87,6 +90,33 @@ def test_a_killed_worker_leaves_its_presence_and_the_next_start_has_another_id(h
     ids = {presence.id for presence in house.store.workers.seen(60)}
 
     assert 2 == len(ids)
+
+
+@pytest.mark.parametrize("house", [replace(LIMITS, drain_seconds=0.5)], indirect=True)
+def test_a_claim_loop_that_breaks_ends_its_builds_in_order_and_leaves(house, monkeypatch):
+    house.pretend_a_worker()
+    run = house.request("stream", **FOREVER)
+    claim = house.store.exports.claim
+
+    def break_later(*asked, **options):
+        if house.get(run).state != "queued":
+            raise RuntimeError("a bug")
+        return claim(*asked, **options)
+
+    monkeypatch.setattr(house.store.exports, "claim", break_later)
+    seen = []
+    sweeper = Sweeper(ExportSweep(house.store, house.artifacts, house.limits, seen.append), 1, seen.append)
+    supervisor = Supervisor(
+        house.store, house.artifacts, house.limits, sweeper, source_of=lambda _name: (f"sqlite:///{house.source}", 1),
+        permit=lambda _run: None, lanes=2, version="test", observe=seen.append,
+    )  # fmt: skip
+    with pytest.raises(RuntimeError, match="a bug"):
+        supervisor.run()
+
+    assert "worker_stopped" == house.get(run).failure_code
+    assert ["pretended"] == [presence.id for presence in house.store.workers.seen(60)]
+    assert [seen[-1]] == [event for event in seen if isinstance(event, events.WorkerStopped)]
+    house.assert_nothing_left()
 
 
 def test_a_signal_handler_may_ring_the_bell_at_any_moment():

@@ -50,6 +50,23 @@ def test_a_file_that_was_finished_while_its_supervisor_was_frozen_is_never_publi
     house.assert_nothing_left()
 
 
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=20)], indirect=True)
+def test_a_run_taken_from_a_living_worker_is_let_go_with_its_next_beat(house):
+    """As by a sweep whose clock is ahead; its own clock would let the worker go on for 16 s."""
+    worker = house.worker()
+    run = house.request("stream", **FOREVER)
+    house.wait_for_rows(run)
+
+    began = time.monotonic()
+    house.sweep(after_seconds=30)
+    until(lambda: not house.children(), 10)
+
+    assert time.monotonic() - began < 3
+    worker.wait_for("LeaseWasLost", run=run)
+    assert "worker_lost" == house.get(run).failure_code
+    house.assert_nothing_left()
+
+
 def test_a_supervisor_that_thaws_within_its_lease_goes_on_as_if_nothing_had_been(house):
     worker = house.worker()
     run = house.request("names", rows=200_000)

@@ -42,7 +42,7 @@ def test_orphans_of_every_kind_are_removed_and_links_are_not_followed(house, tmp
         (folder / f"{kept.id}.2").write_text("x")  # of a claim that never was
         (folder / "報告.csv").write_text("x")
         os.mkfifo(folder / "pipe")
-        with open(os.fsencode(folder) + b"/not \xff utf-8", "wb"):  # noqa: PTH123 - bytes
+        with open(os.fsencode(folder) + b"/not \xff utf-8.1", "wb"):  # noqa: PTH123 - bytes
             pass
         (folder / "locked").mkdir(mode=0o500)
         planted += os.listdir(folder)  # noqa: PTH208 - names, also those that are no text
@@ -128,6 +128,27 @@ def test_bytes_that_cannot_be_unlinked_keep_their_key_count_on_and_are_tried_aga
     assert (1, []) == (second.removed_files, second.failures)
     assert disk.refused == len([event for event in seen if isinstance(event, events.RemovalFailed)]) >= 1
     assert (None, 0) == (house.get(run.id).artifact_key, house.store.exports.storage("north").stored_bytes)
+    house.assert_nothing_left()
+
+
+def test_a_lost_run_whose_bytes_cannot_be_unlinked_says_so_and_keeps_its_key(house):
+    house.pretend_a_worker()
+    run = house.request("names")
+    with Bench(house) as bench:
+        bench.claim()
+    house.artifacts.begin(f"{run}.1").joinpath("part").write_bytes(b"half a file")
+    disk = BrokenDisk(house.artifacts)
+    sweep = ExportSweep(house.store, disk, house.limits, house.events.append)
+    late = house.store.now() + 10_000
+
+    sweep.pass_once(late)
+    between = house.get(run)
+    disk.broken = False
+    sweep.pass_once(late + 5_000)
+
+    assert ("failed", "worker_lost", f"{run}.1") == (between.state, between.failure_code, between.artifact_key)
+    assert disk.refused
+    assert None is house.get(run).artifact_key
     house.assert_nothing_left()
 
 

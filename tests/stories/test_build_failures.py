@@ -109,6 +109,7 @@ def test_even_a_statement_that_is_not_wrapped_could_not_write(yard):
     with open_source(yard.url).snapshot() as snapshot:
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             snapshot._connection.execute("delete from orders")
+        assert (1,) == snapshot._connection.execute("pragma query_only").fetchone()
         snapshot._connection.execute("pragma query_only = off")
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             snapshot._connection.execute("delete from orders")

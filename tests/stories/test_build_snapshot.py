@@ -12,7 +12,7 @@ from tests.stories.building import PLENTY, Yard, query
 
 from haulage.artifacts.part import PartFile
 from haulage.core.errors import BuildFailed
-from haulage.sources.sqlite import SqliteSource
+from haulage.sources.sqlite import SqliteSnapshot, SqliteSource
 
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {})"
 
@@ -117,6 +117,22 @@ def test_all_that_was_committed_by_the_instant_of_the_snapshot_is_in_it(yard):
             found = int(content.split()[1])
             assert found >= last - 2  # one that was deleted again, at most two back
             assert instant <= built.snapshot_at <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize(("difference", "said"), [(1, "501 rows were counted and 500 came"), (0, None),
+                                                  (-1, "499 rows were counted and more than 499 came")])  # fmt: skip
+def test_a_file_of_fewer_or_more_rows_than_were_counted_is_not_kept(yard, monkeypatch, difference, said):
+    count = SqliteSnapshot.count
+    monkeypatch.setattr(SqliteSnapshot, "count", lambda *asked: count(*asked) + difference)
+    failed = None
+    try:
+        yard.build(query("select id from accounts"))
+    except BuildFailed as problem:
+        failed = problem
+
+    assert (said and "count_mismatch") == (failed and failed.code)
+    assert (said and said + "; no file was kept.") == (failed and failed.detail)
+    assert all(seen.processed <= seen.total for seen in yard.progress if seen.total is not None)
 
 
 def test_a_query_that_gives_other_rows_each_time_is_refused_and_never_shown_as_more_than_all(yard):

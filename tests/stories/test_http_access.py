@@ -20,8 +20,8 @@ from haulage.web.tokens import FileRight, Tokens, binding_of
 NOBODYS = "WyIwMWEyMjdiNy0zMzFjLTdkOTgtYTJhZi1jYTFlYTU5ZDMyMGMiLDFd.rTFTn1HWT7Tv-5lvHc-rTcROhejBHLWwICgPYvqkTQU"
 ASKED = {"dataset": "orders"}
 PUBLIC = {
-    ("GET", "/"), ("GET", "/page/{name:path}"), ("GET", "/openapi.json"), ("GET", "/api/health/live"),
-    ("GET", "/api/health/ready"), ("POST", "/api/session"),
+    ("GET", "/"), ("GET", "/page/{name:path}"), ("GET", "/openapi.json"), ("GET", "/api/openapi.json"),
+    ("GET", "/api/health/live"), ("GET", "/api/health/ready"), ("POST", "/api/session"),
 }  # fmt: skip
 
 

@@ -16,6 +16,8 @@ ASKED = {"dataset": "orders"}
 class Listener:
     """One stream of events on a real connection."""
 
+    seconds = 20  # to wait for anything at all
+
     def __init__(self, server, place, headers):
         self.connection = server.connect("GET", f"{place}/events", headers)
         self._read = b""
@@ -23,7 +25,7 @@ class Listener:
 
     def block(self, end=b"\n\n"):
         """Everything up to an empty line; b"" at the end of the stream."""
-        self.connection.settimeout(20)
+        self.connection.settimeout(self.seconds)
         while end not in self._read:
             part = self.connection.recv(65536)
             if not part:
@@ -167,12 +169,55 @@ def test_a_stream_survives_a_store_that_is_silent(house, door, monkeypatch):
             raise answers.pop()
         return get(run_id, **how)
 
-    house.claim()
     monkeypatch.setattr(house.store.exports, "get", sometimes)
-    house.worker_lives()
-    house.worker_lives()
+    house.claim()
 
+    listener.seconds = 10  # well before the comment that would look again by itself
     assert 2 == listener.hint()["revision"]
+    assert not answers
+
+
+def test_a_change_just_before_the_stream_listens_is_not_missed(house, door, monkeypatch):
+    server, client, headers = door
+    place = client.post("/api/exports", json=ASKED).headers["location"]
+    hints = client.app.state.hints
+    listening = hints.listening
+
+    def late(session):
+        house.claim()
+        return listening(session)
+
+    monkeypatch.setattr(hints, "listening", late)
+
+    assert 2 == Listener(server, place, headers).hint()["revision"]
+    client.delete(place)
+
+
+def test_a_watcher_that_breaks_is_replaced(house, serve):
+    broken = []
+
+    class Breaks:
+        def changed(self):
+            broken.append(1)
+            raise OSError("disk I/O error")
+
+        def close(self):
+            raise OSError("disk I/O error")
+
+    watchers = [Breaks()]
+    watch = house.store.watch
+    house.store.watch = lambda: watchers.pop() if watchers else watch()
+    app = house.app()
+    client = house.client("key-amina", app=app)
+    place = client.post("/api/exports", json=ASKED).headers["location"]
+    with serve(app) as server:
+        listener = Listener(server, place, {"Authorization": "Bearer key-amina", "Connection": "close"})
+        first = listener.hint()
+        client.delete(place)
+
+        assert [1, 2] == [first["revision"], listener.hint()["revision"]]
+    assert [1] == broken
+    assert any(type(event).__name__ == "StoreFailed" for event in house.events)
 
 
 def test_a_server_that_shuts_down_is_not_held_up(house, door):

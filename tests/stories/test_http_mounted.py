@@ -11,11 +11,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 from tests.stories.conftest import read_all
 
 from haulage.core.requester import Requester
+from haulage.web.download import ConnectionCut
 
 ASKED = {"dataset": "orders"}
 PEOPLE = {
@@ -246,6 +248,42 @@ def test_a_cut_download_is_incomplete_behind_the_hosts_middleware_too(house, ser
     assert head.startswith(b"HTTP/1.1 200 ")
     assert f"content-length: {len(content)}".encode() in head.lower()
     assert 0 < len(body) < len(content)
+
+
+def test_a_host_that_packs_its_answers_leaves_files_as_they_are(house, serve):
+    async def passes_on(request, call_next):
+        return await call_next(request)
+
+    packs = [Middleware(GZipMiddleware), Middleware(BaseHTTPMiddleware, dispatch=passes_on)]
+    app = Starlette(routes=[Mount("/haulage", house.app(from_cookie))], middleware=packs)
+    client = reader(app)
+    headers = {"Cookie": "host_session=amina-1", "Connection": "close", "Accept-Encoding": "gzip"}
+    content = b"0123456789abcdef" * 65_536
+    run = house.ready(client, content, api="/haulage")
+    link = house.link(client, run, api="/haulage")
+    with serve(app) as server:
+        whole = read_all(server.connect("GET", link, headers))
+        with house.file_of(run).open("r+b") as file:
+            file.write(b"?")
+        cut = read_all(server.connect("GET", link, headers))
+
+    for head in (whole.partition(b"\r\n\r\n")[0].lower(), cut.partition(b"\r\n\r\n")[0].lower()):
+        assert f"content-length: {len(content)}".encode() in head
+        assert b"gzip" not in head
+    assert content == whole.partition(b"\r\n\r\n")[2]
+    assert len(cut.partition(b"\r\n\r\n")[2]) < len(content)
+
+
+def test_a_cut_is_a_failure_of_the_mounted_application(house):
+    content = b"0123456789abcdef" * 65_536
+    client = reader(in_starlette(house.app(from_cookie)))
+    run = house.ready(client, content, api="/haulage")
+    link = house.link(client, run, api="/haulage")
+    with house.file_of(run).open("r+b") as file:
+        file.write(b"?")
+
+    with pytest.raises(ConnectionCut):
+        client.get(link)
 
 
 def test_a_mounted_application_sweeps_without_being_told_of_a_start(house):

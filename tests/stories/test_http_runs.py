@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from haulage.core.lease import Held
@@ -162,6 +164,7 @@ def test_a_list_is_filtered(house):
     assert ["orders"] == [each["dataset"] for each in by_state]
     assert ["queued"] == [each["state"] for each in by_dataset]
     assert {"items": [], "next_cursor": None} == neither
+    assert client.get("/api/exports?limit=2").json()["next_cursor"] is None, "a full page with nothing behind it"
 
 
 def test_a_list_has_an_etag(house):
@@ -198,6 +201,20 @@ def test_a_query_that_is_not_known_is_refused(house, query, pointer):
 
     assert (422, [pointer]) == (refused.status_code, [each["pointer"] for each in refused.json()["errors"]])
     assert 200 == taken.status_code
+
+
+def test_a_page_is_never_larger_than_the_operator_allows(house):
+    house.doors = replace(house.doors, page_size=3)
+    client = house.client("key-amina")
+
+    for floor in range(4):
+        client.post("/api/exports", json={**ASKED, "parameters": {"floor": floor}})
+
+    taken, refused, unsaid = (client.get(f"/api/exports{query}") for query in ("?limit=3", "?limit=4", ""))
+
+    assert (200, 200) == (taken.status_code, unsaid.status_code)
+    assert (3, 3) == (len(taken.json()["items"]), len(unsaid.json()["items"]))
+    assert (422, "/query/limit") == (refused.status_code, refused.json()["errors"][0]["pointer"])
 
 
 def test_a_cursor_belongs_to_one_session(house):

@@ -46,6 +46,10 @@ secret_keys = ["{secret}"]
 # tenant = "north"
 # grants = ["orders.read"]
 
+# Who the command line acts as. It sees the rows of its own tenant, as everybody does.
+# [operator]
+# tenant = "north"
+
 # [serve]
 # host = "127.0.0.1"
 # port = 8480

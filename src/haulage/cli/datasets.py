@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from haulage.cli.opening import opened
+from haulage.cli.advice import advice
+from haulage.cli.opening import Declared, declared
 from haulage.cli.terminal import DONE, FAILED, example, print_json, say, shared, table, tell
 from haulage.core.catalogue import Dataset, Parameter
-from haulage.core.errors import ConfigInvalid, Refused
+from haulage.core.clock import now_ms
+from haulage.core.errors import BuildFailed, ConfigInvalid, Refused
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
-
-if TYPE_CHECKING:
-    from haulage.app import Haulage
 
 # What a parameter without a default is prepared with; the rows do not matter, the query does.
 SAMPLES = {
@@ -49,21 +48,21 @@ def datasets(action: str, names: Sequence[str], config: Path, as_json: bool) -> 
 
     A check reads no rows. It ends with 1 when a query cannot work; warnings alone do not fail it.
     """
-    with opened(config) as haul:
-        chosen = _chosen(haul, names)
+    with declared(config) as all_of_them:
+        chosen = _chosen(all_of_them, names)
         if action == "check":
-            return _say_checked([check(haul, dataset) for dataset in chosen], as_json)
+            return _say_checked([check(all_of_them, dataset) for dataset in chosen], as_json)
         _list(chosen, as_json)
     return DONE
 
 
-def _chosen(haul: Haulage, names: Sequence[str]) -> list[Dataset]:
+def _chosen(all_of_them: Declared, names: Sequence[str]) -> list[Dataset]:
     from haulage.config.faults import meant
 
-    known = {dataset.name: dataset for dataset in haul.catalogue}
+    known = {dataset.name: dataset for dataset in all_of_them.catalogue}
     faults = [f"there is no dataset {name!r}; {meant(name, known)}" for name in names if name not in known]
     if faults:
-        raise ConfigInvalid(faults, str(haul.settings.path))
+        raise ConfigInvalid(faults, str(all_of_them.settings.path))
     return [known[name] for name in names] or list(known.values())
 
 
@@ -106,24 +105,44 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def check(haul: Haulage, dataset: Dataset) -> Checked:
+def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
+    settings = all_of_them.settings
     warnings = []
     if not dataset.key and not dataset.order:
         warnings.append('it has neither key nor order: two exports may differ in their order; write key = ["id"]')
     try:
         given = {each.name: _sample(each) for each in dataset.parameters if each.default is None}
         resolved = resolve_parameters(dataset, given)
-        sql = query_of(dataset, resolved, haul.settings.doors.evaluate_seconds)
-        plan = freeze(dataset, sql, resolved, haul.operator, haul.store.now(), None)
-        found = haul.source(dataset.source).check(reading_of(plan))
+        sql = query_of(dataset, resolved, settings.doors.evaluate_seconds)
+        plan = freeze(dataset, sql, resolved, settings.operator, now_ms(), None)
+        unread = why_unread(all_of_them, dataset.source)
+        found = [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
     except Refused as refused:
-        cause = f": {refused.__cause__}" if refused.__cause__ else ""
-        found = [fault.detail for fault in refused.faults] or [refused.detail + cause]
+        cause = refused.__cause__
+        told = f" ({type(cause).__name__}: {cause})" if cause else ""
+        found = [fault.detail for fault in refused.faults] or [refused.detail + told]
     # A database in rollback-journal mode works; it is only slower than its writers like (DECISIONS 35).
     journal = [sentence for sentence in found if "journal mode" in sentence]
     problems = [sentence for sentence in found if sentence not in journal]
     return Checked(dataset.name, tuple(problems), (*journal, *warnings))
+
+
+def why_unread(all_of_them: Declared, name: str) -> str | None:
+    """Why a source cannot be read, and what to do; None when it can."""
+    try:
+        with all_of_them.source(name).snapshot():
+            return None
+    except BuildFailed as failed:
+        key, url = f"sources.{name}.url", all_of_them.settings.sources[name].url
+        path = Path(url.removeprefix("sqlite:///"))
+        if failed.code == "source_locked":
+            return f"{path} is locked by another program ({failed.cause}); {advice(failed.code)}"
+        if not path.exists():
+            return f"there is no file {path}; see {key}"
+        if path.is_dir():
+            return f"{path} is a folder; name the file in {key}"
+        return f"{path} cannot be read ({failed.cause}); see {key}"
 
 
 def _sample(parameter: Parameter) -> object:

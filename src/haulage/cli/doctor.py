@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from haulage.cli.datasets import check, why_unread
 from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans
-from haulage.cli.opening import read_settings
+from haulage.cli.opening import Declared, declared_in, read_settings
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
@@ -47,22 +48,31 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
         return _answer([Finding("FAIL", "configuration", fault) for fault in problem.faults], as_json, USAGE)
     findings = [Finding("OK", "configuration", f"{config} has no faults")]
     findings += [*_secrets(settings), *_modes(settings), *_clock(), *_compression()]
+    there = declared_in(settings)
+    findings += _sources(there)
+    store = _store_file(settings)
+    if not store.exists():
+        # Looking must not make one: an empty store in the place of one that has vanished hides what has happened.
+        what = f"there is none at {store} yet"
+        findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
+        return _answer([*findings, *_datasets(there)], as_json, FAILED)
     try:
         with closing(_opened(config)) as haul:
-            findings += [*_store(haul), *_artifacts(haul), *_sources(haul), *_workers(haul), *_datasets(haul)]
+            there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
+            findings += [*_store(haul), *_artifacts(haul), *_workers(haul)]
             if thorough:
                 findings += [*files(haul), *orphans(haul)]
+    except ConfigInvalid as problem:
+        findings += [Finding("FAIL", "configuration", fault) for fault in problem.faults]
     except SchemaMismatch as problem:
-        findings.append(Finding("FAIL", "store", str(problem), "run: haulage migrate up"))
+        findings.append(Finding("FAIL", "store", str(problem)))  # it says what to do
     except StoreUnavailable as problem:
-        findings.append(
-            Finding("FAIL", "store", str(problem) or "it does not answer", "see that its file can be written")
-        )
+        what = f"{store}: {str(problem) or 'it does not answer'}"
+        findings.append(Finding("FAIL", "store", what, "let this user read and write it and its folder"))
     except OSError as problem:
-        findings.append(
-            Finding("FAIL", "artifacts", f"{problem.filename}: {problem.strerror}", "let Haulage write there")
-        )
-    return _answer(findings, as_json, FAILED)
+        what = f"{problem.filename}: {problem.strerror}"
+        findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))
+    return _answer([*findings, *_datasets(there)], as_json, FAILED)
 
 
 def _opened(config: Path) -> Haulage:
@@ -89,7 +99,7 @@ def _answer(findings: list[Finding], as_json: bool, code: int) -> int:
 def _secrets(settings: Settings) -> Iterator[Finding]:
     count = len(settings.secret_keys)
     yield Finding("OK", "secrets", f"{count} {'secret' if count == 1 else 'secrets'}; the first signs")
-    if not settings.keys:
+    if not settings.keys and settings.app is None:  # an application signs its own users in
         yield Finding(
             "WARN", "keys", "there are no bearer keys, so nobody can sign in", "run: haulage keys new NAME --write"
         )
@@ -99,10 +109,13 @@ def _modes(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         what, _, do = warning.partition("; ")
         yield Finding("WARN", "file modes", what, do)
-    for url in (settings.store, settings.artifacts):
-        path = Path(url.removeprefix("sqlite:///").removeprefix("file:"))
+    for path in (_store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
         if path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
             yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
+
+
+def _store_file(settings: Settings) -> Path:
+    return Path(settings.store.removeprefix("sqlite:///"))
 
 
 def _clock() -> Iterator[Finding]:
@@ -128,6 +141,28 @@ def _compression() -> Iterator[Finding]:
             yield Finding("OK", "compression", f"{name} can be used")
 
 
+def _sources(there: Declared) -> Iterator[Finding]:
+    for name in there.settings.sources:
+        why = why_unread(there, name)
+        if why is None:
+            yield Finding("OK", "sources", f"{name} can be read")
+        else:
+            yield Finding("FAIL", "sources", f"{name}: {why}")
+
+
+def _datasets(there: Declared) -> Iterator[Finding]:
+    if not len(there.catalogue) and there.settings.app is None:
+        yield Finding("WARN", "datasets", "there are none", "declare one: docs/datasets.md")
+    for dataset in there.catalogue:
+        checked = check(there, dataset)
+        for problem in checked.problems:
+            yield Finding("FAIL", "datasets", f"{dataset.name}: {problem}")
+        for warning in checked.warnings:
+            yield Finding("WARN", "datasets", f"{dataset.name}: {warning}")
+        if not checked.problems and not checked.warnings:
+            yield Finding("OK", "datasets", f"{dataset.name} can be exported")
+
+
 # -- with the store ------------------------------------------------------------------------------------
 
 
@@ -146,7 +181,8 @@ def _artifacts(haul: Haulage) -> Iterator[Finding]:
     try:
         haul.artifacts.check()
     except OSError as problem:
-        yield Finding("FAIL", "artifacts", f"no file can be written: {problem.strerror}", "let Haulage write there")
+        what = f"no file can be written to {haul.artifacts.root}: {problem.strerror}"
+        yield Finding("FAIL", "artifacts", what, "let this user write there, or name another folder")
         return
     yield Finding("OK", "artifacts", "a file can be written")
     limits = haul.settings.exports
@@ -166,18 +202,6 @@ def _artifacts(haul: Haulage) -> Iterator[Finding]:
         yield Finding("WARN", "artifacts", f"only {size(disk.free)} of the disk are free", "make room")
 
 
-def _sources(haul: Haulage) -> Iterator[Finding]:
-    from haulage.core.errors import BuildFailed
-
-    for name in haul.settings.sources:
-        try:
-            with haul.source(name).snapshot():
-                yield Finding("OK", "sources", f"{name} can be read")
-        except BuildFailed as failed:
-            why = failed.cause or failed.detail
-            yield Finding("FAIL", "sources", f"{name}: {why}", f"see sources.{name}.url")
-
-
 def _workers(haul: Haulage) -> Iterator[Finding]:
     seen = haul.store.workers.seen(haul.settings.exports.presence_seconds)
     claiming = [each for each in seen if each.state == "claiming" and each.only_run is None]
@@ -186,18 +210,3 @@ def _workers(haul: Haulage) -> Iterator[Finding]:
         yield Finding("OK", "workers", f"{each.host}, process {each.pid}: {kind}, {each.lanes} lanes, {each.version}")
     if not claiming:
         yield Finding("WARN", "workers", "none is alive, so the page refuses exports", "run: haulage worker")
-
-
-def _datasets(haul: Haulage) -> Iterator[Finding]:
-    from haulage.cli.datasets import check
-
-    if not len(haul.catalogue):
-        yield Finding("WARN", "datasets", "there are none", "declare one: docs/datasets.md")
-    for dataset in haul.catalogue:
-        checked = check(haul, dataset)
-        for problem in checked.problems:
-            yield Finding("FAIL", "datasets", f"{dataset.name}: {problem}", "see: haulage datasets check")
-        for warning in checked.warnings:
-            yield Finding("WARN", "datasets", f"{dataset.name}: {warning}")
-        if not checked.problems and not checked.warnings:
-            yield Finding("OK", "datasets", f"{dataset.name} can be exported")

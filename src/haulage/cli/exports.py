@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from haulage.cli.advice import advice
 from haulage.cli.following import Interrupts, Left, follow
-from haulage.cli.keeping import Destination
+from haulage.cli.keeping import STANDARD_OUTPUT, destination
 from haulage.cli.opening import opened
 from haulage.cli.terminal import DONE, FAILED, example, facts, moment, number, print_json, say, shared, tell
 from haulage.config.faults import meant
@@ -30,8 +31,10 @@ from haulage.exports.show import show, show_failure
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
+    from haulage.cli.keeping import Keeper
     from haulage.worker.supervisor import Supervisor
 
+OUTPUT_HELP = "Keep the file here; a folder keeps its name, - is standard output."
 READY_SECONDS = 10  # how long a private worker may take to announce itself
 
 
@@ -50,7 +53,7 @@ READY_SECONDS = 10  # how long a private worker may take to announce itself
 @click.option("--dialect", metavar="NAME", help="Short for --option dialect=NAME.")
 @click.option("--compression", metavar="NAME", help="gzip or zstd.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Keep the file here; a folder keeps its name.")
+@click.option("-o", "--output", type=click.Path(allow_dash=True), help=OUTPUT_HELP)
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 @shared
 def export(
@@ -61,7 +64,7 @@ def export(
     dialect: str | None,
     compression: str | None,
     options: Sequence[str],
-    output: Path | None,
+    output: str | None,
     force: bool,
     config: Path,
     as_json: bool,
@@ -71,7 +74,7 @@ def export(
     Ctrl-C cancels the run durably and waits until it has stopped; a second Ctrl-C leaves. Without a living
     worker the command builds the file itself.
     """
-    destination = None if output is None else Destination(output, force=force)
+    keeper = None if output is None else keeper_of(output, force=force, as_json=as_json)
     chosen = _pairs(options, "--option")
     wish: dict[str, Any] = {
         "parameters": _listed(_pairs(parameters, "-p")),
@@ -83,11 +86,32 @@ def export(
         default = _default_format(haul, dataset)
         wish["format"] = format_ or default
         run = _run(haul, dataset, wish)
-        kept = destination.save(haul, run) if destination is not None and run.state == "ready" else None
+        kept = keeper.save(haul, run) if keeper is not None and run.state == "ready" else None
         if as_json:
             print_json(show(run))
-        report(run, kept, aloud=not as_json)
+        report(run, kept, aloud=not as_json, speak=say if output == STANDARD_OUTPUT else tell)
+        if run.rows == 0:
+            _wonder(haul, dataset)
     return DONE if run.state == "ready" else FAILED
+
+
+def keeper_of(output: str, *, force: bool, as_json: bool) -> Keeper:
+    """What stands behind ``-o``.
+
+    Raises:
+        UsageError: the file and the JSON document cannot both be on standard output.
+        Fault: the file is there, or its folder is not.
+    """
+    if as_json and output == STANDARD_OUTPUT:
+        raise click.UsageError("-o -: --json answers on standard output; name a file")
+    return destination(output, force=force)
+
+
+def _wonder(haul: Haulage, name: str) -> None:
+    """Say what nobody expects who has just written their first dataset: the operator is of one tenant, too."""
+    dataset = haul.catalogue.find(name)
+    if dataset is not None and dataset.visible:
+        say(f'no rows: {name} shows what "visible" allows, and [operator] asks as tenant "{haul.operator.tenant}"')
 
 
 def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
@@ -129,17 +153,21 @@ def _private_worker(haul: Haulage, only_run: str | None) -> Iterator[None]:
         thread.join()
 
 
-def report(run: ExportRun, kept: Path | None = None, *, aloud: bool = True) -> None:
-    """Say how a run ended: the facts of its file on stdout, or why there is none on stderr."""
+def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak: Callable[[str], None] = tell) -> None:
+    """Say how a run ended: the facts of its file on stdout, or why there is none, and what to do, on stderr."""
     if run.state != "ready":
         failure = show_failure(run)
-        say(f"{run.state}: {failure['message']} ({failure['code']})" if failure else f"{run.state}: there is no file")
+        if failure is None:
+            say(f"{run.state}: there is no file")
+            return
+        say(f"{run.state}: {failure['message']} ({failure['code']})")
+        say(advice(str(failure["code"]), dataset=run.dataset, run_id=run.id))
         return
     if not aloud:
         return
-    waits = f"{run.file_name} (kept until {moment(run.expires_at)}; -o FILE takes it out)"
+    waits = f"{run.file_name} (until {moment(run.expires_at)}; take it out with: haulage runs fetch {run.id})"
     pairs = [
-        ("file", waits if kept is None else str(kept)),
+        ("file", waits if kept is None else kept),
         ("rows", number(run.rows)),
         ("bytes", number(run.bytes)),
         ("sha256", str(run.sha256)),
@@ -147,7 +175,7 @@ def report(run: ExportRun, kept: Path | None = None, *, aloud: bool = True) -> N
         ("complete", "yes" if run.complete else "no" if run.complete is False else "-"),
     ]
     pairs += [("notice", notice_text(notice)) for notice in run.notices]
-    tell(facts([*pairs, ("run", run.id)]))
+    speak(facts([*pairs, ("run", run.id)]))
 
 
 def notice_text(notice: Any) -> str:

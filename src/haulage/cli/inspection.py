@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from haulage.cli.findings import Finding
+from haulage.cli.keeping import digest_of
 from haulage.core.ports import Query
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
 
 PAGE = 200  # runs read at once
-CHUNK_BYTES = 1024 * 1024
 
 
 def files(haul: Haulage) -> Iterator[Finding]:
@@ -26,7 +25,7 @@ def files(haul: Haulage) -> Iterator[Finding]:
             try:
                 opened, _ = haul.artifacts.open(run.artifact_key)
                 with opened:
-                    digest = _digest(opened)
+                    digest = digest_of(opened)
             except OSError as problem:
                 digest = problem.strerror or "missing"
             if digest == run.sha256:
@@ -53,10 +52,3 @@ def orphans(haul: Haulage) -> Iterator[Finding]:
         yield Finding("FAIL", "files", f"{key} belongs to no run", "run: haulage sweep")
     if not ownerless:
         yield Finding("OK", "files", "every byte belongs to a run")
-
-
-def _digest(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while chunk := file.read(CHUNK_BYTES):
-        digest.update(chunk)
-    return digest.hexdigest()

@@ -1,4 +1,7 @@
-"""Taking a finished file out of the artifact store: whole and proven under its final name, or not at all."""
+"""Taking a finished file out of the artifact store: whole and proven under its final name, or not at all.
+
+``-o FILE`` writes a new file, ``-o FOLDER`` keeps the run's own name in it, ``-o -`` writes to standard output.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import errno
 import hashlib
 import os
 import secrets
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from haulage.cli.terminal import Fault
 from haulage.exports.life import ExportRun
@@ -18,26 +22,68 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1024 * 1024
 
 
-class Destination:
-    """The ``-o FILE`` of an export."""
+STANDARD_OUTPUT = "-"
 
-    def __init__(self, path: Path, *, force: bool) -> None:
+
+class Keeper(Protocol):
+    """Where a file goes."""
+
+    def save(self, haul: Haulage, run: ExportRun) -> str:
+        """Take the file of a ready run out, and say where it is."""
+
+
+def destination(text: str, *, force: bool) -> Keeper:
+    """What stands behind ``-o``.
+
+    Raises:
+        Fault: the file is there, or its folder is not.
+    """
+    return StandardOutput() if text == STANDARD_OUTPUT else Destination(text, force=force)
+
+
+class StandardOutput:
+    """``-o -``: the bytes go to the next program, after they were compared with their SHA-256."""
+
+    def save(self, haul: Haulage, run: ExportRun) -> str:
+        """Write the file to standard output.
+
+        Raises:
+            Refused: the file has gone, or its bytes are not those that were written; then nothing is written.
+        """
+        target = sys.stdout.buffer
+        kept, source = haul.exports.open_file(haul.operator, run.id)
+        with source:
+            if digest_of(source) != kept.sha256:
+                raise haul.exports.mislay(kept, "its SHA-256 is another")
+            source.seek(0)
+            while chunk := source.read(CHUNK_BYTES):
+                target.write(chunk)
+        target.flush()
+        return "standard output"
+
+
+class Destination:
+    """A file or folder."""
+
+    def __init__(self, text: str | Path, *, force: bool) -> None:
         """Refuse at once what would be refused after the build.
 
         Raises:
             Fault: the file is there, or its folder is not.
         """
+        path = Path(text)
         self._path = path
         self._force = force
-        folder = path if path.is_dir() else path.parent
+        # Path drops the slash, but who wrote it meant a folder.
+        folder = path if path.is_dir() or str(text).endswith("/") else path.parent
         if not folder.is_dir():
-            raise Fault(f"there is no folder {folder}")
+            raise Fault(f"there is no folder {folder}; make it, or name another with -o")
         if not os.access(folder, os.W_OK):
-            raise Fault(f"the folder {folder} cannot be written")
+            raise Fault(f"the folder {folder} cannot be written; name another with -o")
         if not path.is_dir():
             self._refuse_existing(path)
 
-    def save(self, haul: Haulage, run: ExportRun) -> Path:
+    def save(self, haul: Haulage, run: ExportRun) -> str:
         """Copy a ready file under a temporary name, compare its SHA-256, and give it its own name.
 
         Raises:
@@ -59,7 +105,7 @@ class Destination:
         finally:
             part.unlink(missing_ok=True)
         _sync(path.parent)
-        return path
+        return str(path)
 
     def _name(self, part: Path, path: Path) -> None:
         if self._force:
@@ -79,6 +125,14 @@ class Destination:
     def _refuse_existing(self, path: Path) -> None:
         if os.path.lexists(path) and not self._force:
             raise Fault(f"{path} is there already; choose another name, or replace it with --force")
+
+
+def digest_of(file: BinaryIO) -> str:
+    """The SHA-256 of what is left of a file."""
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> str:

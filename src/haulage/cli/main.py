@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from haulage import __version__
+from haulage.cli.advice import advice
 from haulage.cli.terminal import FAILED, REFUSED, UNATTENDED, USAGE, example, print_json, say
 from haulage.core.errors import ConfigInvalid, HaulageError, Refused, SchemaMismatch, StoreUnavailable
 
@@ -28,11 +29,21 @@ COMMANDS = {
     "serve": ("haulage.cli.serve", "Serve the page and the HTTP interface."),
     "worker": ("haulage.cli.serve", "Build the files that were asked for."),
     "export": ("haulage.cli.exports", "Export a dataset: durable, with progress, cancelled by Ctrl-C."),
-    "runs": ("haulage.cli.runs", "List, show, watch, cancel and expire runs."),
+    "runs": ("haulage.cli.runs", "List, show, watch, fetch, cancel and expire runs."),
     "datasets": ("haulage.cli.datasets", "List what can be exported, and check every query."),
     "migrate": ("haulage.cli.operate", "Bring the store's schema up, or take it away."),
     "sweep": ("haulage.cli.operate", "End what is due and remove what nobody needs, once."),
     "doctor": ("haulage.cli.doctor", "Say what is wrong and what to do."),
+}
+
+
+# How a member of a request is given here.
+ARGUMENTS = {
+    "dataset": "DATASET",
+    "format": "--format",
+    "columns": "--columns",
+    "compression": "--compression",
+    "options": "--option",
 }
 
 
@@ -113,8 +124,8 @@ def _explain(problem: HaulageError, *, as_json: bool) -> int:
     faults: list[object] = []
     if isinstance(problem, Refused):
         faults = [{"pointer": fault.pointer, "detail": fault.detail} for fault in problem.faults]
-        lines = [f"refused ({problem.code}): {problem.detail}"]
-        lines += [f"  - {fault.pointer.removeprefix('/parameters/')}: {fault.detail}" for fault in problem.faults]
+        lines = [_refused(problem)]
+        lines += [f"  - {_named(fault.pointer)}: {fault.detail}" for fault in problem.faults]
     elif isinstance(problem, ConfigInvalid):
         faults = list(problem.faults)
         lines = [str(problem)]
@@ -131,6 +142,21 @@ def _explain(problem: HaulageError, *, as_json: bool) -> int:
         return USAGE
     unattended = isinstance(problem, StoreUnavailable) or problem.code == "no_worker"
     return UNATTENDED if unattended else REFUSED
+
+
+def _refused(problem: Refused) -> str:
+    detail = problem.detail
+    if problem.code == "library_missing":  # its detail is only the command
+        detail = f"{problem.failure.sentence} Run: {detail}"
+    # The details of these two say themselves what to do.
+    more = "" if problem.faults or problem.code in ("library_missing", "not_found") else f" {advice(problem.code)}"
+    return f"refused ({problem.code}): {detail}{more}"
+
+
+def _named(pointer: str) -> str:
+    """The member that a JSON pointer names, as it is written on a command line."""
+    member, _, rest = pointer.removeprefix("/").partition("/")
+    return rest if member == "parameters" and rest else ARGUMENTS.get(member, pointer)
 
 
 def _give_up_output() -> None:

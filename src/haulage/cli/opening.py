@@ -1,4 +1,4 @@
-"""Opening what a configuration describes, for one command."""
+"""Opening what a configuration describes, for one command: all of it, or only what is declared."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haulage.cli.terminal import Fault, say
+from haulage.core.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
     from haulage.config import Settings
+    from haulage.core.catalogue import Catalogue
+    from haulage.core.ports import Source
 
 
 @contextmanager
@@ -23,23 +27,66 @@ def opened(config: Path, *, level: int = logging.WARNING, migrate_new: bool = Tr
     """The Haulage of a configuration, with the Python datasets of the application that it names.
 
     Raises:
-        ConfigInvalid, SchemaMismatch, StoreUnavailable: see ``Haulage.find``.
+        ConfigInvalid, SchemaMismatch: see ``Haulage.find``.
+        StoreUnavailable: also while the command runs; the message names the store.
     """
     from haulage.app import Haulage
     from haulage.telemetry.log import to_stderr
 
     to_stderr(level)
     find_beside(config)
-    try:
-        haul = Haulage.find(config, migrate_new=migrate_new)
-    except OSError as problem:
-        raise Fault(f"{problem.filename or config}: {problem.strerror}") from problem
-    for warning in haul.settings.warnings:
-        say(f"warning: {warning}")
-    try:
-        yield haul
-    finally:
-        haul.close()
+    with naming_the_store(config):
+        try:
+            haul = Haulage.find(config, migrate_new=migrate_new)
+        except OSError as problem:
+            what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
+            raise Fault(f"{what}; see artifacts in {config}") from problem
+        warn(haul.settings)
+        try:
+            yield haul
+        finally:
+            haul.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What can be exported, and from where: all that a look at datasets needs. There may be no store yet."""
+
+    settings: Settings
+    catalogue: Catalogue
+
+    def source(self, name: str) -> Source:
+        """A source by its name in the configuration."""
+        from haulage.sources import open_source
+
+        found = self.settings.sources[name]
+        return open_source(found.url, found.busy_seconds)
+
+
+@contextmanager
+def declared(config: Path) -> Iterator[Declared]:
+    """The datasets of a configuration. Only those of an application need the store: it opens it itself.
+
+    Raises:
+        ConfigInvalid: with every fault.
+    """
+    settings = read_settings(config)
+    if settings.app is not None:
+        with opened(config) as haul:
+            yield Declared(haul.settings, haul.catalogue)
+        return
+    warn(settings)
+    yield declared_in(settings)
+
+
+def declared_in(settings: Settings) -> Declared:
+    """The datasets that stand in the file."""
+    from haulage.core.catalogue import Catalogue
+
+    catalogue = Catalogue()
+    for dataset in settings.datasets:
+        catalogue.add(dataset)
+    return Declared(settings, catalogue)
 
 
 def read_settings(config: Path) -> Settings:
@@ -53,6 +100,27 @@ def read_settings(config: Path) -> Settings:
     from haulage.sources import SOURCES
 
     return load(config, os.environ, formats=FORMATS, schemes=SOURCES)
+
+
+@contextmanager
+def naming_the_store(config: Path) -> Iterator[None]:
+    """Say which store does not answer, and what to do: its driver says neither."""
+    try:
+        yield
+    except StoreUnavailable as problem:
+        from haulage.config.faults import masked
+
+        place = masked(read_settings(config).store)
+        raise StoreUnavailable(
+            f"the store {place} cannot be used: {problem}; "
+            "let this user read and write that file and its folder, or name another in store"
+        ) from problem
+
+
+def warn(settings: Settings) -> None:
+    """Say what works but should not stay so."""
+    for warning in settings.warnings:
+        say(f"warning: {warning}")
 
 
 def find_beside(config: Path) -> None:

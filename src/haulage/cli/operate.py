@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from haulage.cli.opening import opened, read_settings
+from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.cli.opening import naming_the_store, opened, read_settings
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
+
+if TYPE_CHECKING:
+    from haulage.config import Settings
+    from haulage.stores.open import Store
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up"))
@@ -19,25 +27,18 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     """Bring the store's schema up to this version, take it away, or say where it stands.
 
     Back the store up before, and stop workers and web. A new SQLite store needs no migration: it is made
-    with its schema.
+    with its schema. "down" is no step back to an older version: it takes away the whole schema, and with it
+    every run, every sign-in and every finished file.
     """
     from haulage.stores.open import open_store
 
     settings = read_settings(config)
-    store = open_store(settings.store, settings.exports, migrate_new=False)
-    try:
-        before = store.schema()
-        if action == "down":
-            if before.version is None:
-                raise Fault("the store has no schema; there is nothing to take away")
-            if not yes:
-                click.confirm("Every run and every sign-in will be lost. Go on?", abort=True, err=True)
-            store.migrate("base")
-        elif action == "up":
+    with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
+        if action == "down" and not _take_away(store, settings, yes=yes):
+            return FAILED
+        if action == "up":
             store.migrate("head")
         schema = store.schema()
-    finally:
-        store.close()
     behind = schema.version is None or schema.version < schema.wanted
     if as_json:
         print_json({"version": schema.version, "wanted": schema.wanted, "min_worker": schema.min_worker})
@@ -47,6 +48,39 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
         say("run: haulage migrate up")
         return FAILED
     return DONE
+
+
+def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
+    """Take the schema away, then the files: a file is promised by its row, so the row goes first.
+
+    Raises:
+        Fault: there is nothing, somebody still works, or nobody can be asked.
+    """
+    schema = store.schema()
+    if schema.version is None:
+        raise Fault("the store has no schema; there is nothing to take away")
+    alive = store.workers.seen(settings.exports.presence_seconds) if schema.version == schema.wanted else []
+    if alive:
+        raise Fault(f"a worker is alive ({alive[0].host}, process {alive[0].pid}); stop every worker and the web first")
+    if not yes and not _agreed():
+        say("nothing was changed")
+        return False
+    store.migrate("base")
+    artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
+    try:
+        if artifacts.root.is_dir():
+            artifacts.prepare()  # refuses a folder that is not ours
+            for key in artifacts.keys():  # noqa: SIM118 - no mapping
+                artifacts.remove(key)
+    except OSError as problem:
+        say(f"{artifacts.root}: {problem.strerror}; remove what is left there by hand")
+    return True
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise Fault("every run, every sign-in and every finished file would be lost; say --yes if that is meant")
+    return click.confirm("Every run, every sign-in and every finished file will be lost. Go on?", err=True)
 
 
 @click.command(epilog=example("haulage sweep"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from haulage.cli.exports import notice_text, report
+from haulage.cli.advice import advice
+from haulage.cli.exports import OUTPUT_HELP, keeper_of, notice_text, report
 from haulage.cli.following import follow
+from haulage.cli.keeping import STANDARD_OUTPUT
 from haulage.cli.opening import opened
 from haulage.cli.terminal import (
     DONE,
@@ -23,6 +27,7 @@ from haulage.cli.terminal import (
     table,
     tell,
 )
+from haulage.core.errors import Refused
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.show import show, show_failure
 
@@ -31,7 +36,19 @@ LIMIT_MAX = 1000
 
 @click.group(epilog=example("haulage runs list --state running"))
 def runs() -> None:
-    """List, show, watch, cancel and expire runs."""
+    """List, show, watch, fetch, cancel and expire runs."""
+
+
+@contextmanager
+def known(run_id: str) -> Iterator[None]:
+    """Say of a run that is not there where ids come from."""
+    try:
+        yield
+    except Refused as refused:
+        if refused.code != "not_found":
+            raise
+        why = f"there is no run {run_id}; haulage runs list --all has those of every account"
+        raise Refused("not_found", why) from refused
 
 
 @runs.command("list", epilog=example("haulage runs list --state failed --dataset orders --all"))
@@ -92,7 +109,7 @@ def _row(run: ExportRun) -> list[str]:
 @shared
 def show_run(run_id: str, config: Path, as_json: bool) -> int:
     """Show everything about one run."""
-    with opened(config) as haul:
+    with opened(config) as haul, known(run_id):
         run = haul.exports.get(haul.operator, run_id)
         place = haul.exports.queue_position(run)
     if as_json:
@@ -115,6 +132,7 @@ def show_run(run_id: str, config: Path, as_json: bool) -> int:
         ("finished", moment(run.finished_at)),
         ("kept until", moment(run.expires_at)),
         ("failure", f"{failure['message']} ({failure['code']})" if failure else "-"),
+        ("what to do", advice(str(failure["code"]), dataset=run.dataset, run_id=run.id) if failure else "-"),
         ("file", run.file_name or "-"),
         ("rows", number(run.rows)),
         ("bytes", number(run.bytes)),
@@ -131,7 +149,7 @@ def show_run(run_id: str, config: Path, as_json: bool) -> int:
 @shared
 def watch_run(run_id: str, config: Path, as_json: bool) -> int:
     """Follow one run to its end. Ctrl-C stops watching; the run goes on."""
-    with opened(config) as haul:
+    with opened(config) as haul, known(run_id):
         try:
             run = follow(haul, run_id, None, sweep=True)
         except KeyboardInterrupt:
@@ -143,12 +161,29 @@ def watch_run(run_id: str, config: Path, as_json: bool) -> int:
     return DONE if run.state in ("ready", "expired") else FAILED
 
 
+@runs.command("fetch", epilog=example("haulage runs fetch 01928c5e-7b1f-7cc3-98c4-dc0c0c07398f -o orders.csv"))
+@click.argument("run_id", metavar="ID")
+@click.option("-o", "--output", type=click.Path(allow_dash=True), default=".", show_default=True, help=OUTPUT_HELP)
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@shared
+def fetch_run(run_id: str, output: str, force: bool, config: Path, as_json: bool) -> int:
+    """Take the file of a ready run out, compared with its SHA-256."""
+    keeper = keeper_of(output, force=force, as_json=as_json)
+    with opened(config) as haul, known(run_id):
+        kept = keeper.save(haul, haul.exports.get(haul.operator, run_id))
+        run = haul.exports.get(haul.operator, run_id)
+    if as_json:
+        print_json(show(run))
+    report(run, kept, aloud=not as_json, speak=say if output == STANDARD_OUTPUT else tell)
+    return DONE
+
+
 @runs.command("cancel", epilog=example("haulage runs cancel 01928c5e-7b1f-7cc3-98c4-dc0c0c07398f"))
 @click.argument("run_id", metavar="ID")
 @shared
 def cancel_run(run_id: str, config: Path, as_json: bool) -> int:
     """Cancel one run, durably. One that is being built stops within seconds."""
-    with opened(config) as haul:
+    with opened(config) as haul, known(run_id):
         run = haul.exports.cancel(haul.operator, run_id)
     if as_json:
         print_json(show(run))
@@ -162,7 +197,7 @@ def cancel_run(run_id: str, config: Path, as_json: bool) -> int:
 @shared
 def expire_run(run_id: str, config: Path, as_json: bool) -> int:
     """Remove the file of a ready run before its time."""
-    with opened(config) as haul:
+    with opened(config) as haul, known(run_id):
         haul.exports.expire(haul.operator, run_id)
         haul.sweeper().pass_once()  # Its bytes go now, also where no worker lives.
         run = haul.exports.get(haul.operator, run_id)

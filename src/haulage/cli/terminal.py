@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -35,6 +36,13 @@ def shared(command: Decorated) -> Decorated:
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document on stdout.")
     return config(as_json(command))
+
+
+def program(*words: str) -> str:
+    """A command of this very program that works from any terminal, also where ``haulage`` is not on the path."""
+    script = Path(sys.argv[0]).absolute()
+    ours = [str(script)] if script.name == "haulage" and script.is_file() else [sys.executable, "-m", "haulage"]
+    return shlex.join([*ours, *words])
 
 
 def example(*lines: str) -> str:

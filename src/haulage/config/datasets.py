@@ -181,10 +181,10 @@ def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:
         faults.wrong(f"{path}.end", True, 'only a date can include its day; write type = "date"')
     if parameter.default is None:
         return
-    if isinstance(parameter.default, tuple) and not parameter.many:
+    if isinstance(parameter.default, tuple | list) and not parameter.many:
         faults.wrong(f"{path}.default", parameter.default, "is a list; write one value, or many = true")
         return
-    values = parameter.default if isinstance(parameter.default, tuple) else (parameter.default,)
+    values = parameter.default if isinstance(parameter.default, tuple | list) else (parameter.default,)
     for value in values:
         if not _fits(parameter, value):
             faults.say(f"{path}.default = {shown(value)} is no {parameter.type}; write {_EXAMPLES[parameter.type]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import tomllib
@@ -50,7 +51,7 @@ class Kind(Generic[T]):
     Args:
         noun: what it is, after "is no" or "is not".
         example: what to write instead.
-        parse: gives the value, or raises ``ValueError``; its message, if any, replaces noun and example.
+        parse: gives the value, or raises ``ValueError``; its messages, if any, replace noun and example.
         secret: its value must not be shown.
     """
 
@@ -59,9 +60,9 @@ class Kind(Generic[T]):
     parse: Callable[[object], T]
     secret: bool = False
 
-    def why(self, problem: ValueError) -> str:
-        """Say what is wrong and what to write."""
-        return str(problem) or f"is not {self.noun}; write {self.example}"
+    def whys(self, problem: ValueError) -> list[str]:
+        """Say what is wrong and what to write; a list may have several things wrong with it."""
+        return [str(why) for why in problem.args] or [f"is not {self.noun}; write {self.example}"]
 
 
 def _text(value: object) -> str:
@@ -81,6 +82,8 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _list(value: object) -> list[object]:
+    if isinstance(value, str) and value.strip():
+        raise ValueError(f"is not a list; write [{json.dumps(value, ensure_ascii=False)}]")
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - one way out for all that cannot be used
     return value

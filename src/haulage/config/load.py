@@ -194,13 +194,14 @@ def _judge_pair(key: KeySettings, other: KeySettings, faults: Faults) -> None:
     if key.hash and key.hash == other.hash:
         faults.say(f"keys.{key.name}.hash is that of keys.{other.name} too; make each with: haulage keys new")
     same_account = (key.tenant, key.account) == (other.tenant, other.account)
-    # Two keys of one account are how a key is changed without a pause; then they must be allowed the same.
-    if same_account and (key.grants, key.banned) != (other.grants, other.banned):
+    # Two keys of one account are how a key is changed without a pause; then they must be allowed the same. One of
+    # them can be banned alone: a key that has leaked is stopped by one line, and the other goes on.
+    if same_account and key.grants != other.grants and not key.banned and not other.banned:
         faults.wrong(
             f"keys.{key.name}.account",
             key.account,
-            f"keys.{other.name} is the same account of tenant {key.tenant} with other rights; "
-            "write another account, or the same grants and banned in both",
+            f"keys.{other.name} is the same account of tenant {key.tenant} with other grants; "
+            "write another account, or the same grants in both",
         )
 
 

@@ -79,10 +79,18 @@ class Places:
                 value = [part.strip() for part in value.strip("[] ").replace('"', "").split(",")]
             if not isinstance(value, list) or not value:
                 raise ValueError
-            found = tuple(self._strong(number, item) for number, item in enumerate(value, 1))
+            found: list[str] = []
+            wrong: list[str] = []
+            for number, item in enumerate(value, 1):
+                try:
+                    found.append(self._strong(number, item))
+                except ValueError as problem:
+                    wrong.append(str(problem))
+            if wrong:
+                raise ValueError(*wrong)
             if len(set(found)) != len(found):
                 raise ValueError("names one secret twice; write each once")
-            return found
+            return tuple(found)
 
         return Kind("a list of secrets", '["env:HAULAGE_SECRET"]', parse, secret=True)
 
@@ -116,5 +124,7 @@ class Places:
             secret = path.read_text().strip()
         except (OSError, UnicodeDecodeError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not text"
-            raise ValueError(f"names the file {path}, which cannot be read: {reason}") from None
+            raise ValueError(
+                f"names the file {path}, which cannot be read: {reason}; put it there, or write the value"
+            ) from None
         return secret

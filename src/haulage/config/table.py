@@ -46,10 +46,11 @@ class Table:
             return kind.parse(value)
         except ValueError as problem:
             name = self.key(key) + _origin(value)
-            if kind.secret:
-                self.faults.say(f"{name} {kind.why(problem)}")
-            else:
-                self.faults.wrong(name, value, kind.why(problem))
+            for why in kind.whys(problem):
+                if kind.secret:
+                    self.faults.say(f"{name} {why}")
+                else:
+                    self.faults.wrong(name, value, why)
             return default
 
     def demand(self, key: str, kind: Kind[T], stand_in: T) -> T:

@@ -144,6 +144,13 @@ class ArtifactLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KeysNotRead(Event):
+    """The changed configuration has faults; keys, grants and bans stay as they were before."""
+
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Incident(Event):
     """Something nobody expected; ``problem`` is for the log, ``number`` for the one who reports it."""
 

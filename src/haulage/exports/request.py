@@ -143,7 +143,9 @@ class Exports:
             Refused: with a code and every fault; nothing was written.
 
         Example:
-            ``haul.exports.request(requester, "orders", format="csv", parameters={"since": "2026-01-01"})``
+            >>> accepted = haul.exports.request(requester, "orders", parameters={"since": "2026-01-01"})
+            >>> accepted.run.state
+            'queued'
         """
         asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}))
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Select, UpdateBase
+from sqlalchemy import Dialect, PoolProxiedConnection, Select, UpdateBase
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Statement = Select[Any] | UpdateBase
@@ -27,13 +27,13 @@ class Prepared:
         self._dialect = dialect
         self._forms: dict[tuple[str, ...], _Form] = {}
 
-    def first(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+    def first(self, driver: PoolProxiedConnection, values: Mapping[str, Any]) -> Any:
         """Run it and read its row, or None when there is none."""
         names = tuple(values)
         form = self._forms.get(names)
         if form is None:
             form = self._forms[names] = _form_of(self._build(), self._dialect, names)
-        cursor = connection.connection.cursor()
+        cursor = driver.cursor()
         try:
             cursor.execute(form.sql, form.bound(values))
             row = cursor.fetchone()
@@ -65,6 +65,8 @@ class _Form:
 def _form_of(statement: Statement, dialect: Dialect, names: Sequence[str]) -> _Form:
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
     assert isinstance(compiled, SQLCompiler)
+    # SQLAlchemy passes over a name that it knows nothing of; a misspelt column would be lost without a word.
+    assert set(names) <= set(compiled.binds), f"not in the statement: {set(names) - set(compiled.binds)}"
     binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
     columns = statement.selected_columns if isinstance(statement, Select) else statement.exported_columns
     return _Form(

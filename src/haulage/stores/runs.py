@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import (
     Connection,
+    PoolProxiedConnection,
     Select,
     Table,
     Update,
@@ -115,20 +116,20 @@ class SqlRuns(Generic[Run]):
 
     def get(self, run_id: str, *, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
-        with self._database.read(tx) as connection:
-            row = self._by_id.first(connection, {"id": run_id})
+        with self._database.read_prepared(tx) as driver:
+            row = self._by_id.first(driver, {"id": run_id})
         return None if row is None else self._record(*row)
 
     def find_active(self, active_key: str, *, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
-        with self._database.read(tx) as connection:
-            row = self._by_key.first(connection, {"active_key": active_key})
+        with self._database.read_prepared(tx) as driver:
+            row = self._by_key.first(driver, {"active_key": active_key})
         return None if row is None else self._record(*row)
 
     def queue_position(self, run: Run, *, tx: Connection | None = None) -> int | None:
         """The place in the claim order now, from 1; None when the run is not waiting."""
-        with self._database.read(tx) as connection:
-            row = self._position.first(connection, {"id": run.id})
+        with self._database.read_prepared(tx) as driver:
+            row = self._position.first(driver, {"id": run.id})
         return None if row is None else row.place or None
 
     def waiting(self, *, tenant: str | None = None, tx: Connection | None = None) -> int:
@@ -145,11 +146,11 @@ class SqlRuns(Generic[Run]):
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
         now = self._database.now(now)
         asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
-        with self._database.write(tx) as connection:
+        with self._database.write_prepared(tx) as driver:
             if terms.only is None:
-                row = self._next.first(connection, asked)
+                row = self._next.first(driver, asked)
             else:
-                row = self._only.first(connection, asked | {"only": terms.only})
+                row = self._only.first(driver, asked | {"only": terms.only})
             if row is None or row.free_slot is None:
                 return None
             admitted = self._admission.admit(row, terms, now)
@@ -165,7 +166,7 @@ class SqlRuns(Generic[Run]):
                 "lease_until": now + int(terms.lease_seconds * 1000),
                 **admitted,
             }
-            claimed = self._write(connection, self._claim, values, row.id, row.claim_no)
+            claimed = self._write(driver, self._claim, values, row.id, row.claim_no)
         if claimed is None:
             return None
         return Held(row.id, row.tenant, row.claim_no + 1, terms.worker), self._record(*claimed)
@@ -185,7 +186,7 @@ class SqlRuns(Generic[Run]):
             return {}
         now = self._database.now(now)
         pulses: dict[Held, Pulse] = {}
-        with self._database.write() as connection:
+        with self._database.write_prepared() as driver:
             for held, progress in beats:
                 values: dict[str, Any] = {
                     "guard_id": held.id,
@@ -202,7 +203,7 @@ class SqlRuns(Generic[Run]):
                         "processed": progress.processed,
                         "total": progress.total,
                     }
-                row = statement.first(connection, values)
+                row = statement.first(driver, values)
                 pulses[held] = Pulse(row is not None, row is not None and row[0] is not None)
         return pulses
 
@@ -236,11 +237,11 @@ class SqlRuns(Generic[Run]):
         """
         assert move.lease is LeaseUse.ENDS, f"{move.name} ends no lease"
         now = self._database.now(now)
-        with self._database.write(tx) as connection:
-            row = self._write(connection, move, self._entering(move, values, now), held.id, held.claim_no)
+        with self._database.write_prepared(tx) as driver:
+            row = self._write(driver, move, self._entering(move, values, now), held.id, held.claim_no)
             if row is not None:
                 return self._record(*row)
-            row = self._by_id.first(connection, {"id": held.id})
+            row = self._by_id.first(driver, {"id": held.id})
             if row is None or row.claim_no != held.claim_no:
                 raise LeaseLost(held.id)
             if row.state == move.source:
@@ -264,8 +265,8 @@ class SqlRuns(Generic[Run]):
         """Make a move that needs no lease; None when the run is not in the move's state."""
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
         now = self._database.now(now)
-        with self._database.write(tx) as connection:
-            row = self._write(connection, move, self._entering(move, values, now), run_id)
+        with self._database.write_prepared(tx) as driver:
+            row = self._write(driver, move, self._entering(move, values, now), run_id)
         return None if row is None else self._record(*row)
 
     def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
@@ -284,7 +285,7 @@ class SqlRuns(Generic[Run]):
         wish = {"cancel_requested_at": now, "active_key": None}
         with self._database.write(tx) as connection:
             for move in at_once:
-                row = self._write(connection, move, self._entering(move, wish, now), run_id)
+                row = self._write(connection.connection, move, self._entering(move, wish, now), run_id)
                 if row is not None:
                     return self._record(*row)
             connection.execute(
@@ -292,7 +293,7 @@ class SqlRuns(Generic[Run]):
                 .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
                 .values(**wish, revision=c.revision + 1)
             )
-            row = self._by_id.first(connection, {"id": run_id})
+            row = self._by_id.first(connection.connection, {"id": run_id})
         return None if row is None else self._record(*row)
 
     # -- what is due -------------------------------------------------------------------------------
@@ -374,13 +375,18 @@ class SqlRuns(Generic[Run]):
     # -- the one place where a state changes ---------------------------------------------------------
 
     def _write(
-        self, connection: Connection, move: Move, values: Mapping[str, Any], run_id: str, claim_no: int | None = None
+        self,
+        driver: PoolProxiedConnection,
+        move: Move,
+        values: Mapping[str, Any],
+        run_id: str,
+        claim_no: int | None = None,
     ) -> Any:
         """Make one move under its guard: id, state, the fence where there is one, and the cancel."""
         written = {**values, "state": str(move.target), "guard_id": run_id}
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
-        return self._writes[move.name].first(connection, written)
+        return self._writes[move.name].first(driver, written)
 
     def _write_of(self, move: Move) -> Update:
         """The statement of a move; what it sets beside ``revision`` are the values it is executed with."""

@@ -15,6 +15,7 @@ LEVELS: dict[type[events.Event], int] = {
     events.RemovalFailed: logging.WARNING,
     events.LeaseWasLost: logging.WARNING,
     events.ArtifactLost: logging.ERROR,
+    events.KeysNotRead: logging.ERROR,
     events.Incident: logging.ERROR,
 }
 

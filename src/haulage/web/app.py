@@ -61,7 +61,8 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
         shapes = (ExportWish, KeyShown)
     for router in routers:
         app.include_router(router, prefix=door.prefix)
-    app.include_router(openapi.router)
+    for prefix in dict.fromkeys(["", door.prefix]):  # beside the page, and below the API
+        app.include_router(openapi.router, prefix=prefix)
     app.include_router(page.router)
     app.state.methods = _methods(app)
     app.state.document = openapi.describe(app, shapes, services.version, mounted=door.mounted)

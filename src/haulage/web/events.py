@@ -70,7 +70,7 @@ class Stream(Response):
 
     async def _hint_on(self, send: Send, changed: asyncio.Event, gone: asyncio.Task[None]) -> None:
         said = None
-        run: ExportRun | None = self._run
+        run = await self._look(self._run, changed)  # It may have changed before we listened.
         while run is not None and not gone.done() and not self._hints.ended:
             if run.revision != said:
                 said = run.revision

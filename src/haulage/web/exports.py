@@ -74,7 +74,8 @@ def request_export(
 def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Query()]) -> Response:
     """One's own exports, newest first."""
     size_max = asking.services.doors.page_size
-    if query.limit > size_max:
+    limit = query.limit if "limit" in query.model_fields_set else min(query.limit, size_max)
+    if limit > size_max:
         raise Refused("invalid", faults=[Fault("/query/limit", f"write at most {size_max}")])
     before = None
     if query.cursor is not None:
@@ -86,10 +87,10 @@ def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Que
         state=query.state,
         dataset=query.dataset,
         before=before,
-        limit=query.limit,
+        limit=limit,
         everyone=query.everyone,
     )
-    page, more = runs[: query.limit], len(runs) > query.limit
+    page, more = runs[:limit], len(runs) > limit
     cursor = asking.door.tokens.for_page(asking.binding, (page[-1].requested_at, page[-1].id)) if more else None
     return representation(request, {"items": [_show(asking, run) for run in page], "next_cursor": cursor})
 

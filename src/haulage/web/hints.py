@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from haulage.core import events
-from haulage.core.errors import Refused, StoreUnavailable
+from haulage.core.errors import Refused
 from haulage.core.ports import Watcher
 
 LOOK_SECONDS = 0.25  # between two looks at the store
@@ -72,15 +72,14 @@ class Hints:
             try:
                 watcher = watcher or self._watch()
                 changed = watcher.changed()
-            except StoreUnavailable as problem:
-                self._observe(events.StoreFailed("hints", str(problem), SILENT_SECONDS))
+            except Exception as problem:  # noqa: BLE001 - a thread that dies would leave every stream deaf
+                self._observe(events.StoreFailed("hints", f"{type(problem).__name__}: {problem}", SILENT_SECONDS))
+                watcher = _closed(watcher)
                 changed, seconds = True, SILENT_SECONDS  # Unknown is a reason to look.
             if changed:
                 self._wake()
             pause.wait(seconds)
-        if watcher is not None:
-            with suppress(StoreUnavailable):
-                watcher.close()
+        _closed(watcher)
 
     def _still_wanted(self) -> bool:
         with self._lock:
@@ -92,3 +91,9 @@ class Hints:
             for event, loop in list(self._waiting.items()):
                 with suppress(RuntimeError):  # A loop that was closed without its streams.
                     loop.call_soon_threadsafe(event.set)
+
+
+def _closed(watcher: Watcher | None) -> None:
+    if watcher is not None:
+        with suppress(Exception):  # It may be what failed.
+            watcher.close()

@@ -22,7 +22,7 @@ import click
 from haulage.cli.demo.folder import Folder, folder_at
 from haulage.cli.opening import need_web, opened
 from haulage.cli.serving import WorkerProcess, address_of, listen, serve_web
-from haulage.cli.terminal import DONE, Fault, example, facts, print_json, say, tell
+from haulage.cli.terminal import DONE, Fault, example, facts, print_json, program, say, tell
 from haulage.config.secrets import hash_key, new_key
 from haulage.core.ports import SignIn
 
@@ -56,8 +56,12 @@ def demo(port: int | None, folder: Path | None, no_browser: bool, as_json: bool)
     os.umask(0o077)  # nothing that we make is for others to read
     signal.signal(signal.SIGTERM, _end)  # until the web takes it over: leave by the same way as Ctrl-C
     signal.signal(signal.SIGHUP, _end)
-    with folder_at(folder, hash_key(key)) as place, opened(place.config, level=logging.WARNING) as haul:
-        listener = _listen(port)
+    # The port first: making the data takes a while, and nobody wants to be told after it.
+    with (
+        _listen(port) as listener,
+        folder_at(folder, hash_key(key)) as place,
+        opened(place.config, level=logging.WARNING) as haul,
+    ):
         _serve(haul, place, listener, key, browser=not no_browser, as_json=as_json)
     say("the demo has stopped" + (f"; its folder stays: {place.path}" if place.kept else ""))
     return DONE
@@ -114,7 +118,7 @@ def _welcome(haul: Haulage, place: Folder, address: str, key: str, *, browser: b
             ("key", f"{key}  (every grant; for programs: Authorization: Bearer …)"),
             ("data", place.data),
             ("folder", str(place.path) + ("" if place.kept else "  (removed at the end)")),
-            ("worker", f"haulage worker --config {place.config}  (joins from another terminal)"),
+            ("worker", f"{program('worker', '--config', str(place.config))}  (joins from another terminal)"),
         ]
         tell("Haulage demo\n" + facts(pairs) + "\nCtrl-C stops everything.")
         sys.stdout.flush()

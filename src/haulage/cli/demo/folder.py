@@ -21,6 +21,8 @@ from haulage.cli.following import Shown
 from haulage.cli.terminal import Fault, say
 from haulage.config.secrets import new_secret
 
+KEY_HASH = re.compile(r'(\[keys\.demo\]\s*\nhash = ")[^"]*(")')
+
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -51,6 +53,7 @@ def folder_at(wanted: Path | None, key_hash: str) -> Iterator[Folder]:
     path = _made(wanted)
     try:
         with _alone(path):
+            _refuse_foreign(path / "haulage.toml")
             data = _data(path)
             _configure(path, data, key_hash)
             yield Folder(path, _described(path, data), wanted is not None)
@@ -80,6 +83,12 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _refuse_foreign(config: Path) -> None:
+    """A configuration that no demo has written is left alone, and nothing is made beside it."""
+    if config.exists() and not KEY_HASH.search(config.read_text(errors="replace")):
+        raise Fault(f"{config} is no demo's; move it away, or choose another folder with --dir")
 
 
 def _data(path: Path) -> str:
@@ -125,11 +134,7 @@ def _configure(path: Path, data: str, key_hash: str) -> None:
     """Write the configuration, or put today's key into the one that is there."""
     config = path / "haulage.toml"
     if config.exists():
-        text = config.read_text()
-        changed, count = re.subn(r'(\[keys\.demo\]\s*\nhash = ")[^"]*(")', rf"\g<1>{key_hash}\g<2>", text)
-        if not count:
-            raise Fault(f"{config} has no [keys.demo] that begins with its hash; move it away, or use another folder")
-        write_private(config, changed)
+        write_private(config, KEY_HASH.sub(rf"\g<1>{key_hash}\g<2>", config.read_text()))
         return
     template = files("haulage.cli.demo").joinpath(data.replace(".db", ".toml")).read_text()
     write_private(config, Template(template).substitute(secret=new_secret(), hash=key_hash))
