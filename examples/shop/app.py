@@ -1,16 +1,19 @@
 """A small shop with an Export button: Haulage mounted into a Starlette application with its own sign-in.
 
     cd examples/shop
-    export SHOP_SECRET=$(python3 -c 'import secrets; print(secrets.token_urlsafe(32))')
-    ../../dev run python app.py                                     # makes shop.db, serves on 127.0.0.1:8000
-    ../../dev run haulage worker                                    # in a second terminal, with the same secret
+    ../../dev run python app.py                                     # makes shop.db and a secret, serves on port 8000
+    ../../dev run haulage worker                                    # in a second terminal
+    ../../dev run haulage export orders -p status=open -o open.csv  # in a third one
 
 Open http://127.0.0.1:8000/ and choose who you are. The host's cookie decides who asks; Haulage sets none.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Literal
@@ -23,7 +26,7 @@ from starlette.routing import Mount, Route
 from haulage import Haulage, Requester
 
 HERE = Path(__file__).parent
-SHOP = HERE / "shop.db"
+SHOP, SECRET = HERE / "shop.db", HERE / "secret"
 USERS = {"ayla": ("north", {"orders.read"}), "ben": ("south", {"orders.read"}), "chen": ("south", set())}
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</title>
@@ -35,10 +38,12 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</titl
 
 
 def make_shop() -> None:
-    """Ten thousand orders of two tenants."""
+    """Ten thousand orders of two tenants, under another name until they are whole."""
     if SHOP.exists():
         return
-    with sqlite3.connect(SHOP) as connection:
+    part = SHOP.with_suffix(".db.part")
+    part.unlink(missing_ok=True)
+    with closing(sqlite3.connect(part)) as connection, connection:
         connection.execute("pragma journal_mode=wal")
         connection.execute("create table orders(id integer primary key, tenant, customer, total, status, placed_at)")
         connection.execute(
@@ -46,9 +51,18 @@ def make_shop() -> None:
             "select i, iif(i % 3, 'north', 'south'), 'Customer ' || (i % 97), (i * 37 % 9000) / 100.0, "
             "iif(i % 4, 'paid', 'open'), date('2026-01-01', '+' || (i % 300) || ' days') from n"
         )
+    part.rename(SHOP)
+
+
+def make_secret() -> None:
+    """What tokens are signed with; a real shop keeps it where it keeps its other secrets."""
+    if not SECRET.exists():
+        with os.fdopen(os.open(SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32))
 
 
 make_shop()
+make_secret()
 haul = Haulage.from_toml(HERE / "haulage.toml")
 
 
@@ -84,8 +98,9 @@ def as_of_now(asked: Requester) -> Requester:
 
 async def home(request: Request) -> Response:
     """The shop's own page, with the button in it."""
-    name = request.cookies.get("shop", "ayla")
-    answer = HTMLResponse(PAGE.format(name=name, tenant=USERS.get(name, USERS["ayla"])[0]))
+    name = request.cookies.get("shop", "")
+    name = name if name in USERS else "ayla"  # and nobody's own HTML
+    answer = HTMLResponse(PAGE.format(name=name, tenant=USERS[name][0]))
     answer.set_cookie("shop", name, httponly=True, samesite="lax")
     return answer
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from haulage.cli.advice import ADVICE
 from haulage.core import events
 from haulage.core.errors import CATALOGUE
 from tests.docs.written import DOCS, assert_written
@@ -17,10 +18,12 @@ PAGES = [*sorted(DOCS.glob("*.md")), *(ROOT / name for name in ("README.md", "AR
 
 
 def test_every_code_is_documented():
-    lines = ["| code | status | what it says |", "|---|---|---|"]
+    lines = ["| code | status | what it says | what to do |", "|---|---|---|---|"]
     for failure in CATALOGUE.values():
-        lines.append(f"| `{failure.code}` | {failure.status or 'of a run'} | {failure.sentence} |")
+        status = failure.status or "of a run"
+        lines.append(f"| `{failure.code}` | {status} | {failure.sentence} | {ADVICE[failure.code]} |")
 
+    assert list(CATALOGUE) == list(ADVICE)
     assert_written(DOCS / "errors.md", "codes", "\n".join(lines))
 
 

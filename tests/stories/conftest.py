@@ -9,9 +9,11 @@ import contextlib
 import hashlib
 import socket
 import sqlite3
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,12 +66,21 @@ class People:
                 self.keys[text] = replace(who, **changes)
 
 
+@cache
+def migrated():
+    """The file of an empty store; migrating one takes longer than most stories."""
+    with tempfile.TemporaryDirectory() as folder:
+        open_store(f"sqlite:///{folder}/empty.db").close()
+        return Path(folder, "empty.db").read_bytes()
+
+
 class House:
     """Everything behind the doors, and short ways to what a story needs."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.clock = now_ms()
+        (folder / "haulage.db").write_bytes(migrated())
         self.store = open_store(f"sqlite:///{folder}/haulage.db")
         self.store._database.now = lambda now: self.clock if now is None else now
         self.artifacts = LocalArtifacts(folder / "artifacts")
@@ -81,6 +92,7 @@ class House:
         self.doors = DoorLimits(grant_check_seconds=0)
         self.events = []
         self.apps = []
+        self._made = {}
         self.sweeps = threading.Semaphore(0)
         self._shop(folder / "shop.db")
         self.worker_lives()
@@ -115,11 +127,18 @@ class House:
         self.apps.append(app)
         return app
 
+    def same_app(self):
+        """The application of before, unless a setting was changed since."""
+        settings = (self.secret_keys, self.limits, self.doors)
+        if settings not in self._made:
+            self._made[settings] = self.app()
+        return self._made[settings]
+
     def client(self, key=None, *, app=None, base=HERE, **headers):
         """A program with a bearer key, or nobody."""
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        return TestClient(app or self.app(), base_url=base, headers=headers, follow_redirects=False)
+        return TestClient(app or self.same_app(), base_url=base, headers=headers, follow_redirects=False)
 
     def browser(self, key, *, app=None, base=HERE):
         """A reader who signed in on the page; every request of theirs shows the CSRF token."""

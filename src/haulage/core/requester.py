@@ -11,7 +11,7 @@ COUNTS_ALL = "counts.all"  # sees counts taken before the visibility predicate
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The one who asks.
+    """The one who asks. Tenant, account and session are texts: a number would never equal what a run has kept.
 
     Args:
         tenant: whose data; runs of another tenant do not exist for this requester.
@@ -20,6 +20,9 @@ class Requester:
         session: an id of the sign-in or key that tokens are bound to. It is never stored with a run.
         banned: a banned requester is refused everywhere.
         key: the name of the configured key that was used; None for one whom the host authenticated.
+
+    Raises:
+        TypeError: an id is no text, or the grants are one.
 
     Example:
         >>> Requester("north", "amina", frozenset({"orders.read"})).holds("orders.read")
@@ -32,6 +35,17 @@ class Requester:
     session: str = field(default="", compare=False)
     banned: bool = False
     key: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what a host easily gives by mistake, where it is given."""
+        for name, value in (("tenant", self.tenant), ("account", self.account), ("session", self.session)):
+            if not isinstance(value, str):
+                message = f"Requester({name}={value!r}) is no text; write str(...)"
+                raise TypeError(message)
+        if isinstance(self.grants, str):  # "read" would be held by whoever has "orders.read"
+            message = f'Requester(grants="{self.grants}") is one text; write frozenset({{"{self.grants}"}})'
+            raise TypeError(message)
+        object.__setattr__(self, "grants", frozenset(self.grants))
 
     def holds(self, grant: str | None) -> bool:
         """Say whether a grant is held; what asks for none is open to everybody who is not banned."""

@@ -144,8 +144,8 @@ class Exports:
 
         Example:
             >>> accepted = haul.exports.request(requester, "orders", parameters={"since": "2026-01-01"})
-            >>> accepted.run.state
-            'queued'
+            >>> accepted.new
+            True
         """
         asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}))
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
@@ -65,7 +66,8 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
         app.include_router(openapi.router, prefix=prefix)
     app.include_router(page.router)
     app.state.methods = _methods(app)
-    app.state.document = openapi.describe(app, shapes, services.version, mounted=door.mounted)
+    # Made when it is first asked for: it takes longer than everything else here.
+    app.state.document = cache(lambda: openapi.describe(app, shapes, services.version, mounted=door.mounted))
     problem.install(app)
     app.add_middleware(Doors, door=door, sweep=sweep)
     redact.install()
