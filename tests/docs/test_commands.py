@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.docs.written import assert_written
 
 from haulage.cli.main import COMMANDS, haulage
 from haulage.config import load
 from haulage.config.table import Table
 from haulage.core import limits
 from haulage.core.errors import ConfigInvalid
-from tests.docs.written import assert_written
 
 ROOT = Path(__file__).parents[2]
 CLI = ROOT / "docs" / "cli.md"

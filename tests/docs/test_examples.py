@@ -88,7 +88,7 @@ def test_the_commands_of_the_readme_do_what_they_say(terminal):
 
 def test_the_python_of_the_readme_mounts(terminal):
     (block,) = blocks(README, "python")
-    known = {"app": Starlette(), "current_requester": lambda request: Requester("north", "amina", session="s1")}
+    known = {"app": Starlette(), "current_requester": lambda _request: Requester("north", "amina", session="s1")}
 
     exec(block, known)
     answer = TestClient(known["app"]).get("/haulage/datasets")
@@ -99,12 +99,11 @@ def test_the_python_of_the_readme_mounts(terminal):
 
 def test_the_python_of_the_page_on_embedding_works(terminal):
     starlette, datasets, fastapi, django, standing, request, fetch, cancel = blocks(DOCS / "embedding.md", "python")
-    users = SimpleNamespace(get=lambda tenant, account: AMINA if account == "amina" else None)
+    users = SimpleNamespace(get=lambda _tenant, account: AMINA if account == "amina" else None)
     known = {"users": users, "requester": Requester("north", "amina", frozenset({"orders.read"}))}
 
-    compile(
-        django, "asgi.py", "exec"
-    )  # Django is nothing that we install; by_path in test_http_mounted.py is its shape
+    # Django is not installed here; by_path in test_http_mounted.py has the same shape.
+    compile(django, "asgi.py", "exec")
     exec(starlette, known)
     in_starlette = ask(known["app"], AMINA), ask(known["app"], None)
     known["haul"].close()

@@ -7,11 +7,12 @@ import secrets
 from pathlib import Path
 
 import pytest
+from tests.docs.written import DOCS, assert_written
 
 from haulage.cli.advice import ADVICE
 from haulage.core import events
 from haulage.core.errors import CATALOGUE
-from tests.docs.written import DOCS, assert_written
+from haulage.core.events import Event
 
 ROOT = DOCS.parent
 PAGES = [*sorted(DOCS.glob("*.md")), *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md"))]
@@ -50,9 +51,9 @@ def test_every_route_is_documented(tmp_path):
 def test_every_event_of_the_log_is_documented():
     kinds = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, events.Event)]
     lines = ["| event | what happened |", "|---|---|"]
-    for kind in kinds:
-        if kind is not events.Event:
-            lines.append(f"| `{kind.__name__}` | {' '.join((kind.__doc__ or '').split())} |")
+    lines += [
+        f"| `{each.__name__}` | {' '.join((each.__doc__ or '').split())} |" for each in kinds if each is not Event
+    ]
 
     assert_written(DOCS / "running.md", "events", "\n".join(lines))
 

@@ -40,7 +40,7 @@ def test_a_cancel_that_was_accepted_never_ends_in_a_ready_file(house):
     house.worker()
     answers, delay = [], 0.1
     chance = random.Random(7)
-    for attempt in range(40):
+    for attempt in range(25):
         run = house.request("names", rows=20_000 + attempt)
         until(lambda run=run: house.get(run).state != "queued", 10)
         time.sleep(delay * chance.uniform(0.7, 1.3))
@@ -55,7 +55,7 @@ def test_a_cancel_that_was_accepted_never_ends_in_a_ready_file(house):
     time.sleep(0.5)
 
     assert {"accepted", "too late: already_final"} == set(answers)
-    assert answers.count("accepted") > 5 < len(answers) - answers.count("accepted")
+    assert answers.count("accepted") > 3 < len(answers) - answers.count("accepted")
     house.assert_whole()
 
 

@@ -231,7 +231,7 @@ def test_a_source_that_no_writer_has_open_is_read_all_the_same(yard):
 def test_a_source_is_found_by_a_relative_path_and_by_a_link(yard, monkeypatch):
     monkeypatch.chdir(yard.folder)
     (yard.folder / "link.db").symlink_to("shop.db")
-    for url in ("sqlite:///shop.db", "sqlite:///link.db"):
+    for url in ("sqlite:///shop.db", "sqlite:///link.db", f"sqlite:////{yard.path}"):
         yard.url = url
         assert b"n\n2000\n" == yard.build(query("select count(*) as n from orders"))[1]
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -94,18 +95,23 @@ def test_a_file_that_is_there_is_replaced_only_by_force(terminal):
 def test_a_folder_that_is_not_there_is_told_before_the_work(terminal):
     answer = terminal.run("export", "orders", "-o", "nowhere/orders.csv")
 
-    assert 2 == answer.code
+    slash = terminal.run("export", "orders", "-o", "nowhere/")
+
+    assert (2, 2) == (answer.code, slash.code)
     assert "there is no folder nowhere" in answer.err
+    assert "there is no folder nowhere" in slash.err
+    assert [] == files_in(terminal.folder)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["orders", "-p", "sinc=2026-01-01", "-p", "since=soon"], ["sinc: ", 'since: "soon" is no date']),
-        (["orders", "--format", "xlsx"], ["orders has no format 'xlsx'; write one of csv, json"]),
+        (["orders", "--format", "xlsx"], ["--format: orders has no format 'xlsx'; write one of csv, json"]),
+        (["orders", "--dialect", "exel"], ["--option: option 'dialect' of csv is 'exel'; choose one of exact"]),
         (["chosen"], ["ids: is needed"]),
         (["order"], ["there is no dataset 'order'; did you mean orders?"]),
-        (["closed"], ["refused (forbidden)"]),
+        (["closed"], ["refused (forbidden)", "Add the dataset's permission to the grants of"]),
         (["orders", "--columns", "nothing"], ["there is no column 'nothing'"]),
     ],
 )
@@ -131,7 +137,9 @@ def test_a_failed_run_ends_with_1_and_says_why(terminal):
     answer = terminal.run("export", "broken", "-o", "broken.csv")
 
     assert 1 == answer.code
-    assert "failed: The data source refused the query. (source_failed)" in answer.err
+    assert (
+        "failed: The data source refused the query. (source_failed)\nRun: haulage datasets check broken." in answer.err
+    )
     assert [] == files_in(terminal.folder)
 
 
@@ -163,11 +171,53 @@ def test_a_copy_that_differs_from_what_was_built_is_not_kept(terminal):
     assert [] == files_in(terminal.folder)
 
 
+def test_an_export_without_rows_says_who_asked(terminal):
+    answer = terminal.run("export", "orders", HAULAGE_OPERATOR__TENANT="nobody")
+    other = terminal.run("export", "orders", "-p", "since=2030-01-01")
+
+    assert (0, 0) == (answer.code, other.code)
+    assert 'no rows: orders shows what "visible" allows, and [operator] asks as tenant "nobody"' in answer.err
+    assert 'asks as tenant "default"' in other.err
+
+
+@pytest.mark.process
+def test_a_file_goes_through_a_pipe_and_its_facts_beside_it(terminal):
+    with terminal.started("export", "orders", "-o", "-") as process:
+        out, err = process.communicate(timeout=30)
+    both = terminal.run("export", "orders", "-o", "-", "--json")
+
+    assert 0 == process.returncode
+    assert ["id,customer,total,placed_at", "1,Customer 1,1.5,2026-01-02"] == out.splitlines()[:2]
+    assert 201 == len(out.splitlines())
+    assert f"sha256    {hashlib.sha256(out.encode()).hexdigest()}" in err
+    assert (2, []) == (both.code, files_in(terminal.folder))
+
+
+@pytest.mark.process
+def test_an_export_whose_terminal_has_gone_stops_its_build_at_once(terminal):
+    with terminal.started("export", "endless") as process:
+        until(lambda: running(terminal))
+        (child,) = children(process.pid)
+        process.stderr.close()  # what it shows now goes nowhere: following ends, with the run still running
+        began = time.monotonic()
+        code = process.wait(timeout=60)
+        took = time.monotonic() - began
+        process.stderr = open(os.devnull)  # noqa: PTH123, SIM115 - the terminal closes it again
+
+    (run,) = terminal.run("runs", "list", "--json").document["items"]
+
+    assert 1 == code
+    assert took < 20  # a drain would let the build go on for limits.exports.drain_seconds, two minutes
+    assert ("failed", "worker_stopped") == (run["state"], run["failure"]["code"])
+    assert not Path(f"/proc/{child}").exists()
+    assert [] == list((terminal.folder / "artifacts" / "work").iterdir())
+
+
 @pytest.mark.process
 def test_ctrl_c_cancels_and_waits_until_the_build_has_stopped(terminal):
     with terminal.started("export", "endless", "-o", "endless.csv") as process:
         until(lambda: running(terminal))
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everybody in the foreground
         _, err = process.communicate(timeout=30)
 
     (run,) = terminal.run("runs", "list", "--json").document["items"]

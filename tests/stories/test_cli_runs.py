@@ -143,22 +143,122 @@ def test_bytes_that_nobody_owns_are_found_and_swept(terminal, run):
 def test_the_schema_goes_up_and_down_and_is_refused_when_it_is_old(terminal, run):
     status = terminal.run("migrate", "status", "--json")
     unsure = terminal.run("migrate", "down")
+    kept = terminal.run("runs", "list", "--json").document["items"]
     down = terminal.run("migrate", "down", "--yes")
+    files = list((terminal.folder / "artifacts").glob("*/*"))
+    again = terminal.run("migrate", "down", "--yes")
     old = terminal.run("runs", "list")
     doctor = terminal.run("doctor")
     behind = terminal.run("migrate", "status")
     up = terminal.run("migrate", "up")
 
     assert status.document["version"] == status.document["wanted"]
-    assert 1 == unsure.code
+    assert 2 == unsure.code
+    assert "every finished file would be lost; say --yes" in unsure.err
+    assert [run] == [item["id"] for item in kept]
     assert 0 == down.code
+    assert [] == files  # no byte without an owner
+    assert (2, True) == (again.code, "nothing to take away" in again.err)
     assert 2 == old.code
     assert "haulage migrate up" in old.err
     assert 1 == doctor.code
+    assert 1 == doctor.out.count("haulage migrate up")
     assert "FAIL  store" in doctor.out
     assert 1 == behind.code
     assert 0 == up.code
     assert {"items": [], "more": False} == terminal.run("runs", "list", "--json").document
+
+
+@pytest.mark.process
+def test_the_schema_is_not_taken_from_under_a_worker(terminal, run):
+    with terminal.started("worker", "--json") as worker:
+        worker.stdout.readline()
+        answer = terminal.run("migrate", "down", "--yes")
+    kept = terminal.run("runs", "list", "--json").document["items"]
+
+    assert 2 == answer.code
+    assert f"process {worker.pid}); stop every worker and the web first" in answer.err
+    assert [run] == [item["id"] for item in kept]
+
+
+def test_a_file_is_fetched_after_its_export_with_everything_that_protects_it(terminal, run):
+    fetched = terminal.run("runs", "fetch", run)
+    refused = terminal.run("runs", "fetch", run)
+    again = terminal.run("runs", "fetch", run, "-o", "orders.csv", "--force", "--json")
+    terminal.run("runs", "expire", run)
+    gone = terminal.run("runs", "fetch", run, "-o", "other.csv")
+
+    assert 0 == fetched.code
+    assert "file      orders.csv" in fetched.out
+    assert 201 == len((terminal.folder / "orders.csv").read_text().splitlines())
+    assert (2, True) == (refused.code, "is there already" in refused.err)
+    assert (0, "ready") == (again.code, again.document["state"])
+    assert (3, True) == (gone.code, "refused (expired)" in gone.err)
+    assert not (terminal.folder / "other.csv").exists()
+
+
+def test_a_run_that_is_not_there_is_told_with_where_ids_come_from(terminal):
+    for verb in ("show", "watch", "fetch", "cancel", "expire"):
+        answer = terminal.run("runs", verb, "nope")
+
+        assert 3 == answer.code
+        assert "there is no run nope; haulage runs list --all" in answer.err
+
+
+def test_datasets_need_no_store_and_the_doctor_makes_none(terminal):
+    listed = terminal.run("datasets")
+    checked = terminal.run("datasets", "check", "orders")
+    doctor = terminal.run("doctor")
+
+    assert (0, 0, 1) == (listed.code, checked.code, doctor.code)  # the dataset `broken` is one
+    assert f"WARN  store: there is none at {terminal.folder / 'haulage.db'} yet" in doctor.out
+    assert "OK    datasets: orders can be exported" in doctor.out
+    assert not (terminal.folder / "haulage.db").exists()
+    assert not (terminal.folder / "artifacts").exists()
+
+
+def test_a_source_that_cannot_be_read_is_told_with_its_place(terminal):
+    shop = terminal.folder / "shop.db"
+    shop.unlink()
+    missing = terminal.run("datasets", "check", "orders")
+    shop.mkdir()
+    folder = terminal.run("datasets", "check", "orders")
+    shop.rmdir()
+    shop.write_text("no database at all, whatever its name says, and longer than a header" * 10)
+    other = terminal.run("datasets", "check", "orders")
+
+    assert (1, 1, 1) == (missing.code, folder.code, other.code)
+    assert f"there is no file {shop}; see sources.shop.url" in missing.out
+    assert f"{shop} is a folder; name the file in sources.shop.url" in folder.out
+    assert f"{shop} cannot be read (SQLITE_NOTADB: file is not a database); see sources.shop.url" in other.out
+
+
+def test_a_store_that_cannot_be_used_is_named_with_what_to_do(terminal):
+    (terminal.folder / "haulage.db").write_text("no database at all, whatever its name says" * 20)
+
+    answer = terminal.run("runs", "list")
+    doctor = terminal.run("doctor")
+
+    assert 4 == answer.code
+    assert f"the store sqlite:///{terminal.folder / 'haulage.db'} cannot be used" in answer.err
+    assert "let this user read and write that file and its folder" in answer.err
+    assert (1, True) == (doctor.code, "FAIL  store: " in doctor.out)
+    assert "OK    sources: shop can be read" in doctor.out
+
+
+def test_an_application_that_cannot_be_imported_is_a_finding_with_its_place(terminal):
+    terminal.config.write_text('app = "mine_is_broken:haul"\n' + terminal.config.read_text())
+    (terminal.folder / "mine_is_broken.py").write_text("\nraise LookupError('no such user')\n")
+    (terminal.folder / "haulage.db").touch()
+
+    listed = terminal.run("datasets", "--json")
+    doctor = terminal.run("doctor")
+    (fault,) = listed.document["error"]["faults"]
+
+    assert (2, 1) == (listed.code, doctor.code)
+    assert fault.startswith('app = "mine_is_broken:haul": LookupError: no such user (')
+    assert fault.endswith("mine_is_broken.py, line 2); mend it there, or write module:name of your Haulage")
+    assert f"FAIL  configuration: {fault}" in doctor.out
 
 
 def test_times_are_utc_where_no_terminal_shows_them(terminal, run):

@@ -94,6 +94,28 @@ def test_serve_without_a_worker_refuses_exports_with_no_worker(terminal):
     assert 0 == process.returncode
 
 
+def test_a_key_that_is_banned_is_refused_at_the_next_request(terminal):
+    key = terminal.run("keys", "new", "amina", "--grant", "*", "--write").out.strip()
+    banned = terminal.config.read_text().replace("[keys.amina]", "[keys.amina]\nbanned = true")
+    with terminal.started("serve", "--port", "0", "--json") as process:
+        address = ready(process)["address"]
+        before = json.loads(ask(f"{address}/api/session", key))
+        terminal.config.write_text(banned + "\n[keys.")
+        with_faults = json.loads(ask(f"{address}/api/session", key))
+        terminal.config.write_text(banned)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(f"{address}/api/session", key)
+        with pytest.raises(urllib.error.HTTPError) as sign_in:
+            ask(f"{address}/api/session", body={"key": key})
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+
+    assert "amina" == before["account"] == with_faults["account"]
+    assert (401, 401) == (refused.value.code, sign_in.value.code)
+    assert 1 == err.count('"event": "KeysNotRead"')
+    assert key not in err
+
+
 def test_a_port_that_is_taken_is_told(terminal):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

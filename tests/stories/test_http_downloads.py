@@ -16,6 +16,8 @@ from tests.stories.conftest import read_all
 from haulage.exports.life import ExportLife
 from haulage.web.download import PIECE_BYTES
 
+pytestmark = pytest.mark.slow
+
 # More than the buffers of two sockets hold, so that the server is still at it when something happens.
 LARGE = hashlib.sha256(b"").digest() * (64 * 1024 * 1024 // 32)
 SMALL_WINDOW = 64 * 1024

@@ -259,6 +259,16 @@ def test_a_body_of_64_kib_is_taken_and_one_byte_more_is_not(house, chunked):
     assert (413, "too_large") == (over.status_code, over.json()["code"])
 
 
+def test_a_body_that_does_not_come_is_not_waited_for(house, serve, monkeypatch):
+    monkeypatch.setattr("haulage.web.bodies.BODY_SECONDS", 0.2)
+    headers = {"Authorization": "Bearer key-amina", "Content-Type": "application/json", "Content-Length": "30"}
+    with serve(house.app()) as server:
+        answer = read_all(server.connect("POST", "/api/exports", {**headers, "Connection": "close"}))
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"did not arrive within 0.2 s" in answer
+
+
 def test_a_tenant_may_have_so_many_runs_waiting_and_no_more(house):
     house.limits = ExportLimits(tenant_queued=1)
     client = house.client("key-amina")

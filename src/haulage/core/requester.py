@@ -38,11 +38,13 @@ class Requester:
 
     def __post_init__(self) -> None:
         """Refuse what a host easily gives by mistake, where it is given."""
-        for name, value in (("tenant", self.tenant), ("account", self.account), ("session", self.session)):
+        texts: dict[str, object] = {"tenant": self.tenant, "account": self.account, "session": self.session}
+        for name, value in texts.items():
             if not isinstance(value, str):
                 message = f"Requester({name}={value!r}) is no text; write str(...)"
                 raise TypeError(message)
-        if isinstance(self.grants, str):  # "read" would be held by whoever has "orders.read"
+        grants: object = self.grants
+        if isinstance(grants, str):  # "read" would be held by whoever has "orders.read"
             message = f'Requester(grants="{self.grants}") is one text; write frozenset({{"{self.grants}"}})'
             raise TypeError(message)
         object.__setattr__(self, "grants", frozenset(self.grants))

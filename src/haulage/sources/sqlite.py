@@ -44,7 +44,7 @@ class SqliteSource:
     def __init__(self, path: str, busy_seconds: float) -> None:
         """Remember where it is; nothing is opened."""
         escaped = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # noqa: PTH100 - pathlib takes 6 ms to load
-        self._uri = f"file:{escaped}?mode=ro"
+        self._uri = f"file://{escaped}?mode=ro"
         self._busy_seconds = busy_seconds
 
     @contextmanager

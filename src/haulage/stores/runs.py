@@ -1,6 +1,6 @@
 """The seven verbs of a worker, and those of the doors, for every run table.
 
-Overview. One class takes ``(table, life, record)``; the SQL of a move is made from the :class:`Move` itself.
+Overview. One class takes ``(table, life, record)``; the SQL of a move is made from the :class:`Move` itself (moves.py).
 
     claim      queued -> running      picks (queue.py), takes a slot, raises claim_no
     heartbeat  running                lease, progress in; cancel request out
@@ -28,7 +28,6 @@ from sqlalchemy import (
     PoolProxiedConnection,
     Select,
     Table,
-    Update,
     bindparam,
     func,
     insert,
@@ -44,6 +43,7 @@ from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Query, Terms
 from haulage.core.progress import Progress
 from haulage.stores.database import Database
+from haulage.stores.moves import beat_of, guard_of, write_of
 from haulage.stores.queue import Queue, in_state
 
 
@@ -102,9 +102,11 @@ class SqlRuns(Generic[Run]):
         self._position = prepare(queue.position)
         self._next = prepare(lambda: self._candidate(queue.next()))
         self._only = prepare(lambda: self._candidate(queue.only()))
-        self._writes = {name: prepare(partial(self._write_of, move)) for name, move in life.moves.items()}
-        self._beat = prepare(partial(self._beat_of, with_progress=False))
-        self._beat_with_progress = prepare(partial(self._beat_of, with_progress=True))
+        self._writes = {
+            name: prepare(partial(write_of, table, move, self._columns)) for name, move in life.moves.items()
+        }
+        self._beat = prepare(partial(beat_of, table, self._claim, with_progress=False))
+        self._beat_with_progress = prepare(partial(beat_of, table, self._claim, with_progress=True))
 
     # -- what doors and workers read ---------------------------------------------------------------
 
@@ -207,17 +209,6 @@ class SqlRuns(Generic[Run]):
                 pulses[held] = Pulse(row is not None, row is not None and row[0] is not None)
         return pulses
 
-    def _beat_of(self, *, with_progress: bool) -> Update:
-        """A beat alone is not counted in ``revision``: it changes nothing that a reader would wait for."""
-        c = self._table.c
-        guard = (
-            c.id == bindparam("guard_id"),
-            in_state(self._table, self._claim.target),
-            c.claim_no == bindparam("guard_claim_no"),
-        )
-        beat = update(self._table).where(*guard).returning(c.cancel_requested_at)
-        return beat.values(revision=c.revision + 1) if with_progress else beat
-
     def settle(
         self,
         held: Held,
@@ -305,7 +296,7 @@ class SqlRuns(Generic[Run]):
         assert move.deadline is not None, f"{move.name} has no deadline"
         now = self._database.now(now)
         deadline = self._table.c[move.deadline]
-        due = (*self._guard(move), deadline <= now)
+        due = (*guard_of(self._table, move), deadline <= now)
         if move.lease is not LeaseUse.ENDS:
             changes = self._entering(move, values, now) | {"state": move.target}
             return self._change_due(due, deadline, changes, limit)
@@ -329,7 +320,7 @@ class SqlRuns(Generic[Run]):
         """Make an unleased move of waiting runs, asked before an instant, for which nobody is alive."""
         asked = self._table.c.requested_at
         changes = self._entering(move, values, self._database.now(now)) | {"state": move.target}
-        return self._change_due((*self._guard(move), asked <= before, ~alive), asked, changes, limit)
+        return self._change_due((*guard_of(self._table, move), asked <= before, ~alive), asked, changes, limit)
 
     def _change_due(
         self, due: Sequence[ColumnElement[bool]], oldest: ColumnElement[Any], changes: Mapping[str, Any], limit: int
@@ -387,23 +378,6 @@ class SqlRuns(Generic[Run]):
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
         return self._writes[move.name].first(driver, written)
-
-    def _write_of(self, move: Move) -> Update:
-        """The statement of a move; what it sets beside ``revision`` are the values it is executed with."""
-        c = self._table.c
-        statement = update(self._table).where(c.id == bindparam("guard_id"), *self._guard(move))
-        if move.lease is not LeaseUse.NONE:
-            statement = statement.where(c.claim_no == bindparam("guard_claim_no"))
-        return statement.values(revision=c.revision + 1).returning(*self._columns)
-
-    def _guard(self, move: Move) -> tuple[ColumnElement[bool], ...]:
-        requested = self._table.c.cancel_requested_at
-        source = in_state(self._table, move.source)
-        if move.cancel is CancelWish.ABSENT:
-            return source, requested.is_(None)
-        if move.cancel is CancelWish.REQUESTED:
-            return source, requested.is_not(None)
-        return (source,)
 
     def _entering(self, move: Move, values: Mapping[str, Any], now: int) -> dict[str, Any]:
         """What a row holds after a move: what the lease held is given back, a final state has an end."""

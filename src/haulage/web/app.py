@@ -62,12 +62,15 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
         shapes = (ExportWish, KeyShown)
     for router in routers:
         app.include_router(router, prefix=door.prefix)
-    for prefix in dict.fromkeys(["", door.prefix]):  # beside the page, and below the API
-        app.include_router(openapi.router, prefix=prefix)
+    app.include_router(openapi.router)
+    if door.prefix:
+        app.include_router(openapi.router, prefix=door.prefix, include_in_schema=False)  # below the API too
     app.include_router(page.router)
     app.state.methods = _methods(app)
     # Made when it is first asked for: it takes longer than everything else here.
-    app.state.document = cache(lambda: openapi.describe(app, shapes, services.version, mounted=door.mounted))
+    app.openapi = cache(  # type: ignore[method-assign]  # the framework's own way to give another document
+        lambda: openapi.describe(app, shapes, services.version, mounted=door.mounted)
+    )
     problem.install(app)
     app.add_middleware(Doors, door=door, sweep=sweep)
     redact.install()

@@ -74,12 +74,13 @@ class Hints:
                 changed = watcher.changed()
             except Exception as problem:  # noqa: BLE001 - a thread that dies would leave every stream deaf
                 self._observe(events.StoreFailed("hints", f"{type(problem).__name__}: {problem}", SILENT_SECONDS))
-                watcher = _closed(watcher)
+                _close(watcher)
+                watcher = None
                 changed, seconds = True, SILENT_SECONDS  # Unknown is a reason to look.
             if changed:
                 self._wake()
             pause.wait(seconds)
-        _closed(watcher)
+        _close(watcher)
 
     def _still_wanted(self) -> bool:
         with self._lock:
@@ -93,7 +94,7 @@ class Hints:
                     loop.call_soon_threadsafe(event.set)
 
 
-def _closed(watcher: Watcher | None) -> None:
+def _close(watcher: Watcher | None) -> None:
     if watcher is not None:
         with suppress(Exception):  # It may be what failed.
             watcher.close()

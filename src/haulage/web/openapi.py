@@ -170,5 +170,5 @@ def operations(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def show_document(request: Request) -> Response:
     """This document."""
     prefix = door_of(request).base(request.scope).removesuffix(door_of(request).prefix)
-    document = request.app.state.document()
+    document = request.app.openapi()
     return representation(request, {**document, "servers": [{"url": prefix or "/"}]})
