@@ -39,6 +39,35 @@ def test_help_loads_no_library_that_it_does_not_need():
     assert "[]" == done.stdout.splitlines()[-1]
 
 
+def test_without_the_web_extra_everything_else_works_and_the_rest_says_what_to_install(terminal):
+    terminal.shop()
+    program = """
+import sys
+sys.modules["fastapi"] = sys.modules["uvicorn"] = None  # as where they are not installed
+from haulage.cli.main import run
+print([run([word]) for word in ("up", "serve", "demo")], run(["export", "orders", "-o", "orders.csv"]))
+from haulage import Haulage
+try:
+    Haulage.from_toml("haulage.toml").asgi()
+except ImportError as problem:
+    print(problem)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=terminal.folder,
+        env=terminal.environ,
+    )
+
+    assert ["[2, 2, 2] 0", "fastapi not found; install the web extra: pip install 'haulage[web]'"] == [
+        line for line in done.stdout.splitlines() if line.startswith(("[", "fastapi"))
+    ]
+    assert 3 == done.stderr.count("fastapi and uvicorn not found; install the web extra: pip install 'haulage[web]'")
+
+
 def test_a_command_that_is_not_there_is_guessed(terminal):
     answer = terminal.run("exprt", "orders")
 

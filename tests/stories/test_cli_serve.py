@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -199,6 +201,42 @@ def test_a_demo_in_a_folder_is_used_again(tmp_path):
     assert took < 15
     assert 0 == process.returncode
     assert 0o600 == (folder / "haulage.toml").stat().st_mode & 0o777
+
+
+def test_a_demo_that_cannot_start_says_so_before_it_makes_any_data(tmp_path):
+    terminal, folder = Terminal(tmp_path), tmp_path / "mine"
+    folder.mkdir()
+    (folder / "haulage.toml").write_text("mine")
+    began = time.monotonic()
+    foreign = terminal.run("demo", "--dir", folder, "--no-browser", "--port", "0")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = terminal.run("demo", "--dir", tmp_path / "new", "--port", other.getsockname()[1])
+
+    assert (2, 2) == (foreign.code, taken.code)
+    assert "is no demo's; move it away, or choose another folder with --dir" in foreign.err
+    assert "choose another with --port" in taken.err
+    assert "mine" == (folder / "haulage.toml").read_text()
+    assert not list(folder.glob("*.db")) and not (tmp_path / "new").exists()
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.slow
+def test_a_further_worker_joins_a_demo_with_the_command_that_it_prints(tmp_path):
+    terminal, folder = Terminal(tmp_path), tmp_path / "a folder of mine"
+    with terminal.started("demo", "--dir", folder, "--port", "0", "--no-browser") as process:
+        line = next(line for line in iter(process.stdout.readline, "") if line.startswith("worker "))
+        words = shlex.split(line.partition("(joins")[0])[1:]
+        with subprocess.Popen(words, cwd="/", env={"PATH": "/nowhere"}, stderr=subprocess.PIPE, text=True) as worker:
+            ready_line = next(line for line in iter(worker.stderr.readline, "") if "worker ready" in line)
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=20)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+    assert ready_line
+    assert 0 == worker.returncode
 
 
 @pytest.mark.slow

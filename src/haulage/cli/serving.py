@@ -71,7 +71,10 @@ def serve_web(
     """
     import uvicorn
 
+    app = haul.asgi()
+
     def told(number: int, _frame: FrameType | None = None) -> None:
+        app.state.hints.end()  # An open stream of events would hold the end up.
         if stopping is not None:
             stopping(number)
 
@@ -87,7 +90,7 @@ def serve_web(
     # uvicorn raises the signal again when it has ended; then we still have a worker to wait for.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
-    config = uvicorn.Config(haul.asgi(), access_log=False, log_config=None)  # no access log: paths hold tokens
+    config = uvicorn.Config(app, access_log=False, log_config=None)  # no access log: paths hold tokens
     config.server_header, config.timeout_graceful_shutdown = False, goodbye_seconds
     Server(config).run([listener])
 

@@ -74,7 +74,7 @@ class DoorLimits:
     page_size: int = 200  # the most runs one list answers
     requester_bytes: int = 8 * KIB  # of the frozen requester
     file_token_seconds: float = 300  # life of a link to a file
-    session_seconds: float = 12 * 60 * 60  # of a sign-in without use
+    session_seconds: float = 12 * 60 * 60  # of a sign-in
     download_stall_seconds: float = 60  # a download that takes no byte for so long is cut
     download_seconds: float = 600  # a whole download
     grant_check_seconds: float = 1  # between two looks at session and grants while a download runs
