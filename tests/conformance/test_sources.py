@@ -102,9 +102,9 @@ def test_batches_that_are_closed_in_the_middle_leave_no_thread_and_no_transactio
     with source.snapshot() as snapshot:
         batches = snapshot.batches(reading(NUMBERS), sort_bytes=10**6)
         next(batches)
-        assert "sort space" in {thread.name for thread in threading.enumerate()}
+        assert "watch" in {thread.name for thread in threading.enumerate()}
         batches.close()
-        assert "sort space" not in {thread.name for thread in threading.enumerate()}
+        assert "watch" not in {thread.name for thread in threading.enumerate()}
         assert 3_000 == snapshot.count(reading(NUMBERS), 10)
     source.write(3)
 

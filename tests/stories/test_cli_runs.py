@@ -210,7 +210,10 @@ def test_datasets_need_no_store_and_the_doctor_makes_none(terminal):
     checked = terminal.run("datasets", "check", "orders")
     doctor = terminal.run("doctor")
 
+    status = terminal.run("migrate", "status")
+
     assert (0, 0, 1) == (listed.code, checked.code, doctor.code)  # the dataset `broken` is one
+    assert (2, True) == (status.code, "there is no store at" in status.err)
     assert f"WARN  store: there is none at {terminal.folder / 'haulage.db'} yet" in doctor.out
     assert "OK    datasets: orders can be exported" in doctor.out
     assert not (terminal.folder / "haulage.db").exists()

@@ -207,7 +207,6 @@ def test_a_demo_that_cannot_start_says_so_before_it_makes_any_data(tmp_path):
     terminal, folder = Terminal(tmp_path), tmp_path / "mine"
     folder.mkdir()
     (folder / "haulage.toml").write_text("mine")
-    began = time.monotonic()
     foreign = terminal.run("demo", "--dir", folder, "--no-browser", "--port", "0")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -218,8 +217,7 @@ def test_a_demo_that_cannot_start_says_so_before_it_makes_any_data(tmp_path):
     assert "is no demo's; move it away, or choose another folder with --dir" in foreign.err
     assert "choose another with --port" in taken.err
     assert "mine" == (folder / "haulage.toml").read_text()
-    assert not list(folder.glob("*.db")) and not (tmp_path / "new").exists()
-    assert time.monotonic() - began < 2
+    assert [] == [*folder.glob("*.db"), *tmp_path.glob("new")]  # making the data takes a while
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import click
 from haulage.cli.datasets import check, why_unread
 from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans
-from haulage.cli.opening import Declared, declared_in, read_settings
+from haulage.cli.opening import Declared, declared_in, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
@@ -50,7 +50,7 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
     findings += [*_secrets(settings), *_modes(settings), *_clock(), *_compression()]
     there = declared_in(settings)
     findings += _sources(there)
-    store = _store_file(settings)
+    store = store_file(settings)
     if not store.exists():
         # Looking must not make one: an empty store in the place of one that has vanished hides what has happened.
         what = f"there is none at {store} yet"
@@ -109,13 +109,9 @@ def _modes(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         what, _, do = warning.partition("; ")
         yield Finding("WARN", "file modes", what, do)
-    for path in (_store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
+    for path in (store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
         if path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
             yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
-
-
-def _store_file(settings: Settings) -> Path:
-    return Path(settings.store.removeprefix("sqlite:///"))
 
 
 def _clock() -> Iterator[Finding]:
@@ -142,10 +138,10 @@ def _compression() -> Iterator[Finding]:
 
 
 def _sources(there: Declared) -> Iterator[Finding]:
-    for name in there.settings.sources:
+    for name, source in there.settings.sources.items():
         why = why_unread(there, name)
         if why is None:
-            yield Finding("OK", "sources", f"{name} can be read")
+            yield Finding("OK", "sources", f"{name} can be read" + (f": {source.label}" if source.label else ""))
         else:
             yield Finding("FAIL", "sources", f"{name}: {why}")
 

@@ -102,6 +102,11 @@ def read_settings(config: Path) -> Settings:
     return load(config, os.environ, formats=FORMATS, schemes=SOURCES)
 
 
+def store_file(settings: Settings) -> Path:
+    """Where the store is; it may not be there yet."""
+    return Path(settings.store.removeprefix("sqlite:///"))
+
+
 @contextmanager
 def naming_the_store(config: Path) -> Iterator[None]:
     """Say which store does not answer, and what to do: its driver says neither."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haulage.artifacts.local import LocalArtifacts, artifacts_path
-from haulage.cli.opening import naming_the_store, opened, read_settings
+from haulage.cli.opening import naming_the_store, opened, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     from haulage.stores.open import open_store
 
     settings = read_settings(config)
+    if action != "up" and not store_file(settings).exists():  # opening it would make it
+        raise Fault(f"there is no store at {store_file(settings)} yet; the first start makes it")
     with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
         if action == "down" and not _take_away(store, settings, yes=yes):
             return FAILED

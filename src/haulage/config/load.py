@@ -24,7 +24,6 @@ from haulage.core.requester import Requester
 STORE_DEFAULT = "sqlite:///haulage.db"
 ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
-PUBLIC_URL = matching(r"https?://[^/\s]+(/\S*)?", "an address", '"https://exports.example.org"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
@@ -83,7 +82,6 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
         lanes=worker.read("exports", COUNT, exports.slots),
         host=serve.read("host", TEXT, "127.0.0.1"),
         port=serve.read("port", PORT, 8480),
-        public_url=serve.read("public_url", PUBLIC_URL, None),
         warnings=_warnings(path, top.values),
     )
     for table in (serve, worker, top):

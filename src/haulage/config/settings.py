@@ -52,7 +52,6 @@ class Settings:
         operator: who the command line acts as.
         app: ``module:name`` of a Haulage on which datasets are declared in Python.
         lanes: how many exports one worker builds at once.
-        public_url: where users reach the service, when that is not ``host`` and ``port``.
         warnings: sentences for whoever starts the program.
     """
 
@@ -70,5 +69,4 @@ class Settings:
     lanes: int = 2
     host: str = "127.0.0.1"
     port: int = 8480
-    public_url: str | None = None
     warnings: tuple[str, ...] = ()

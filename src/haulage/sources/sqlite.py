@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
-from haulage.sources.sqlite_watch import Interrupted, NotText, SortWatch, TooLarge, told
+from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
     from haulage.core.ports import Batches
@@ -162,17 +161,11 @@ class SqliteSnapshot:
     def count(self, reading: Reading, seconds: float, sort_bytes: int | None = None) -> int | None:
         """Rows that will be written, or None when counting took longer than ``seconds``."""
         sql = self._wrapped(reading, "count(*)", ordered=False)
-        timer = threading.Timer(seconds, self._connection.interrupt)
-        timer.daemon = True
-        timer.start()
         try:
-            with SortWatch(self._connection, sort_bytes), told():
+            with Watch(self._connection, sort_bytes, seconds), told():
                 row = self._connection.execute(sql, _binds(reading)).fetchone()
         except Interrupted:
             return None
-        finally:
-            timer.cancel()
-            timer.join()  # A late interrupt must not hit the statement after this one.
         return int(row[0])
 
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
@@ -186,7 +179,7 @@ class SqliteSnapshot:
         sql = self._wrapped(reading, names, ordered=True)
         any_length = self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES)
         given = 0
-        with SortWatch(self._connection, sort_bytes):
+        with Watch(self._connection, sort_bytes):
             while True:
                 try:
                     for batch in self._fetched(sql, reading, given):

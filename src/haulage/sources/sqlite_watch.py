@@ -1,7 +1,7 @@
 """What can stop a statement of SQLite, by name: our own limits, cells and text that need more care, and faults.
 
 SQLite unlinks the temporary files of a sort as it opens them, so their size is read from the process's own
-descriptors; a watch interrupts the statement when they are over their limit.
+descriptors; a watch interrupts the statement when they, or its time, are over their limit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -63,35 +64,41 @@ def told() -> Iterator[None]:
         raise BuildFailed("source_failed", cause=str(problem)) from problem
 
 
-class SortWatch:
-    """While it is entered, sorting may take so much space; None does not look."""
+class Watch:
+    """While it is entered, sorting may take so much space and the statement so much time; None does not look.
 
-    def __init__(self, connection: sqlite3.Connection, sort_bytes: int | None) -> None:
+    It interrupts again and again: an interrupt that comes before the statement has begun is lost.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, sort_bytes: int | None = None, seconds: float | None = None
+    ) -> None:
         self._connection = connection
         self._sort_bytes = sort_bytes
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._every = WATCH_SECONDS if seconds is None else max(0.001, min(WATCH_SECONDS, seconds))
         self._over = False
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="sort space")
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="watch")
 
     def __enter__(self) -> None:
         """Begin to look."""
-        if self._sort_bytes is not None:
-            self._thread.start()
+        self._thread.start()
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        """Name what ended the statement, when it was this watch or the fence behind it."""
+        """End before the next statement begins, and name what ended this one when it was for its space."""
         self._done.set()
-        if self._sort_bytes is not None:
-            self._thread.join()
+        self._thread.join()
         if self._over and isinstance(problem, BuildFailed):
             limit = f"Sorting the rows needed more than the {self._sort_bytes:,} bytes allowed."
             raise BuildFailed("sort_space_exceeded", limit) from problem
 
     def _watch(self) -> None:
-        assert self._sort_bytes is not None
-        while not self._done.wait(WATCH_SECONDS):
-            if unlinked_bytes() > self._sort_bytes:
+        while not self._done.wait(self._every):
+            if self._sort_bytes is not None and unlinked_bytes() > self._sort_bytes:
                 self._over = True
+                self._connection.interrupt()
+            elif self._until is not None and time.monotonic() >= self._until:
                 self._connection.interrupt()
 
 
