@@ -25,8 +25,8 @@ from lineitem import COLUMNS, make
 from lines import alternating, figure, median
 
 from haulage.app import Haulage
-from haulage.core.events import ignore
 from haulage.core.clock import new_id, now_ms
+from haulage.core.events import ignore
 from haulage.core.limits import GIB, MIB
 from haulage.core.ports import Terms
 from haulage.exports.build import BuildOrder
@@ -61,6 +61,7 @@ def build_once(setting: Setting, database: Path, sql: str, rows_max: int) -> tup
         "visible": None,
         "hidden": [],
         "order": [],
+        "order_fixed": False,
         "columns": None,
         "declared": {},
         "limits": {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB},
@@ -303,6 +304,7 @@ def waiting_run(now: int) -> ExportRun:
         "visible": None,
         "hidden": [],
         "order": [],
+        "order_fixed": False,
         "columns": None,
     }
     return ExportRun(

@@ -39,8 +39,15 @@ SETTLES = {  # move -> the state it ends in, and what it wants of a cancel
     "overrun": ("failed", False),
     "rerun": ("queued", False),
     "bury": ("cancelled", True),
+    "halt": ("cancelled", True),
 }
-FENCES = {"lose": "lease_until", "rerun": "lease_until", "bury": "lease_until", "overrun": "finish_by"}
+FENCES = {
+    "lose": "lease_until",
+    "rerun": "lease_until",
+    "bury": "lease_until",
+    "overrun": "finish_by",
+    "halt": "finish_by",
+}
 FALLS = {"starve": ("queued", "failed", "claim_by"), "expire": ("ready", "expired", "expires_at")}
 
 

@@ -92,7 +92,7 @@ def test_a_finished_run_swaps_its_reservation_for_its_size(budget):
     assert Storage(7, 0, 7) == budget.runs.storage("north")
 
 
-@pytest.mark.parametrize("name", ["fail", "stop", "lose", "bury", "overrun", "rerun"])
+@pytest.mark.parametrize("name", ["fail", "stop", "lose", "bury", "overrun", "halt", "rerun"])
 def test_a_run_that_ends_without_a_file_gives_its_reservation_back(budget, name):
     move = budget.moves(name)
     held = budget.hold()

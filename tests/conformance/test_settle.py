@@ -93,7 +93,7 @@ def test_a_move_that_wants_no_cancel_does_not_follow_one(case, name):
     assert "cancelled" == case.settle(held, stop).state
 
 
-@pytest.mark.parametrize("name", ["stop", "bury"])
+@pytest.mark.parametrize("name", ["stop", "bury", "halt"])
 def test_a_run_is_not_stopped_that_nobody_cancelled(case, name):
     move = case.moves(name)
     held = case.hold()

@@ -192,6 +192,20 @@ def test_a_run_over_its_time_ends_although_its_worker_still_beats(case):
     assert "failed" == case.settle(Held(fenced.id, fenced.tenant, fenced.claim_no, "sweeper"), overrun).state
 
 
+def test_a_cancel_that_a_beating_worker_never_obeys_is_made_by_the_sweep(case):
+    overrun, halt = case.moves("overrun", "halt")
+    held = case.hold(generation_ms=60_000)
+    case.cancel(held.id)
+    case.beat(held, now=case.now + 69_000)
+    early = sweep(case, halt, now=case.now + 69_999)
+    failed = sweep(case, overrun, now=case.now + 70_000)
+    fenced = sweep(case, halt, now=case.now + 70_000)[0]
+
+    assert ([], []) == (early, failed)
+    assert Pulse(False, False) == case.beat(held, now=case.now + 70_001)
+    assert "cancelled" == case.settle(Held(fenced.id, fenced.tenant, fenced.claim_no, "sweeper"), halt).state
+
+
 def test_a_file_expires_and_its_row_keeps_the_name_of_the_bytes(case):
     expire = case.moves("expire")
     ready, _ = case.bring("ready")

@@ -213,7 +213,8 @@ def test_every_entry_of_the_secrets_is_judged(write):
 
     assert 4 == len(faults)
     assert [True] * 4 == [
-        told in fault for told, fault in zip(("entry 1 is too weak", "NOT_SET", "nowhere", "entry 4"), faults, strict=True)
+        told in fault
+        for told, fault in zip(("entry 1 is too weak", "NOT_SET", "nowhere", "entry 4"), faults, strict=True)
     ]
 
 

@@ -18,6 +18,7 @@ TABLE = [
     ("rerun", "running", "queued", "sweeper", "ends", "absent", "lease_until"),
     ("bury", "running", "cancelled", "sweeper", "ends", "requested", "lease_until"),
     ("overrun", "running", "failed", "sweeper", "ends", "absent", "finish_by"),
+    ("halt", "running", "cancelled", "sweeper", "ends", "requested", "finish_by"),
     ("starve", "queued", "failed", "sweeper", "none", "either", "claim_by"),
     ("abandon", "queued", "failed", "sweeper", "none", "either", None),
     ("expire", "ready", "expired", "sweeper", "none", "either", "expires_at"),
@@ -86,7 +87,7 @@ def test_a_running_export_is_cancelled_only_when_somebody_asked_for_it():
         move.name: str(move.cancel) for move in ExportLife.moves_from("running") if move.target == "cancelled"
     }
 
-    assert {"stop": "requested", "bury": "requested"} == into_cancelled
+    assert {"stop": "requested", "bury": "requested", "halt": "requested"} == into_cancelled
 
 
 def test_every_active_state_has_a_clock():

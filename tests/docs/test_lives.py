@@ -19,6 +19,7 @@ WHAT = {
         "rerun": 'the same, where the dataset says `on_worker_loss = "rerun"` and attempts are left',
         "bury": "the same, and somebody had asked for a cancel",
         "overrun": "over its generation time, although its worker still beats",
+        "halt": "the same, and somebody had asked for a cancel",
         "starve": "it waited longer than a run may",
         "abandon": "no worker was seen for a minute",
         "expire": "the file is promised no longer; its bytes go at once",

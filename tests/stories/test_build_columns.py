@@ -148,8 +148,11 @@ def test_an_order_may_name_the_second_of_two_columns_of_one_name(yard):
     assert b"a,a_2\n3,-3\n2,-2\n1,-1\n" == yard.build(dataset)[1]
 
 
-def test_without_an_order_a_notice_says_that_there_is_none(yard):
-    assert ({"code": "order_not_fixed"},) == yard.build(query("select id from orders"))[0].notices
+@pytest.mark.parametrize(("members", "told"), [({}, True), ({"order": ("id",)}, True), ({"key": ("id",)}, False)])
+def test_only_a_key_fixes_the_order_and_without_one_a_notice_says_so(yard, members, told):
+    notices = yard.build(query("select id from orders", **members))[0].notices
+
+    assert (({"code": "order_not_fixed"},) if told else ()) == notices
 
 
 def test_an_order_of_the_query_itself_is_kept_or_overruled_from_outside(yard):

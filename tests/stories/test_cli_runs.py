@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from tests.stories.terminal import CONFIGURATION, Terminal
+
+from haulage.core.errors import BuildFailed
+from haulage.sources.sqlite import SqliteSource
 
 
 @pytest.fixture
@@ -234,6 +239,19 @@ def test_a_source_that_cannot_be_read_is_told_with_its_place(terminal):
     assert f"there is no file {shop}; see sources.shop.url" in missing.out
     assert f"{shop} is a folder; name the file in sources.shop.url" in folder.out
     assert f"{shop} cannot be read (SQLITE_NOTADB: file is not a database); see sources.shop.url" in other.out
+
+
+def test_a_source_in_wal_mode_whose_folder_may_not_be_written_is_told_so(terminal, monkeypatch):
+    def refused(_source):
+        raise BuildFailed("source_unavailable", cause="SQLITE_READONLY_DIRECTORY: attempt to write a readonly database")
+
+    monkeypatch.setattr(SqliteSource, "snapshot", refused)
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.R_OK)
+
+    answer = terminal.run("datasets", "check", "orders")
+
+    assert 1 == answer.code
+    assert f"its readers need shop.db-wal and shop.db-shm; let this user write {terminal.folder}" in answer.out
 
 
 def test_a_store_that_cannot_be_used_is_named_with_what_to_do(terminal):

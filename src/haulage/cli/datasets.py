@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,7 +143,16 @@ def why_unread(all_of_them: Declared, name: str) -> str | None:
             return f"there is no file {path}; see {key}"
         if path.is_dir():
             return f"{path} is a folder; name the file in {key}"
+        if not os.access(path.parent, os.W_OK) and os.access(path, os.R_OK) and _in_wal_mode(path):
+            beside = f"{path.name}-wal and {path.name}-shm"
+            return f"{path} is in WAL mode, and its readers need {beside}; let this user write {path.parent}"
         return f"{path} cannot be read ({failed.cause}); see {key}"
+
+
+def _in_wal_mode(path: Path) -> bool:
+    """Bytes 18 and 19 of the header of a SQLite database: the version to write and to read it with."""
+    with path.open("rb") as file:
+        return file.read(20)[18:] == b"\2\2"
 
 
 def _sample(parameter: Parameter) -> object:

@@ -37,6 +37,7 @@ COMMANDS = {
 }
 
 
+SAID_IN_FULL = ("library_missing", "not_found", "already_final")  # their details leave nothing to add here
 # How a member of a request is given here.
 ARGUMENTS = {
     "dataset": "DATASET",
@@ -148,8 +149,7 @@ def _refused(problem: Refused) -> str:
     detail = problem.detail
     if problem.code == "library_missing":  # its detail is only the command
         detail = f"{problem.failure.sentence} Run: {detail}"
-    # The details of these two say themselves what to do.
-    more = "" if problem.faults or problem.code in ("library_missing", "not_found") else f" {advice(problem.code)}"
+    more = "" if problem.faults or problem.code in SAID_IN_FULL else f" {advice(problem.code)}"
     return f"refused ({problem.code}): {detail}{more}"
 
 

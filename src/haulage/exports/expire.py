@@ -99,7 +99,7 @@ class ExportSweep:
         )
         report.starved = self._swept(ExportLife.starve, {"failure_code": "queue_timeout"}, now)
         report.expired = self._swept(ExportLife.expire, {}, now)
-        for move in (ExportLife.bury, ExportLife.lose, ExportLife.overrun):
+        for move in (ExportLife.bury, ExportLife.lose, ExportLife.overrun, ExportLife.halt):
             for run in self._store.exports.sweep(move, {}, worker=self._id, now=now):
                 self._take_over(run, move, report, now)
         self._remove_unkept(report)
@@ -124,7 +124,7 @@ class ExportSweep:
         """End a run whose fence was just taken: its bytes first, then its row."""
         held = Held(run.id, run.tenant, run.claim_no, self._id)
         gone = run.artifact_key is None or self._remove(run.artifact_key, "lost", report)
-        if move is ExportLife.bury and not gone:
+        if move in (ExportLife.bury, ExportLife.halt) and not gone:
             return  # Only a run without bytes is cancelled; the fence runs out and the next pass tries again.
         kept = {} if not gone else {"artifact_key": None}
         for ending in (self._ending(run, move), ExportLife.bury):
@@ -156,7 +156,7 @@ class ExportSweep:
         report.lost += move is ExportLife.lose
         report.overrun += move is ExportLife.overrun
         report.rerun += move is ExportLife.rerun
-        report.buried += move is ExportLife.bury
+        report.buried += move in (ExportLife.bury, ExportLife.halt)
 
     # -- bytes -------------------------------------------------------------------------------------
 

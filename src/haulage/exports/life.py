@@ -41,6 +41,7 @@ class ExportLife(Lifecycle):
     rerun   = Move(S.RUNNING, S.QUEUED,    A.SWEEPER,   L.ENDS,   C.ABSENT,    "lease_until")  # where the dataset says so
     bury    = Move(S.RUNNING, S.CANCELLED, A.SWEEPER,   L.ENDS,   C.REQUESTED, "lease_until")
     overrun = Move(S.RUNNING, S.FAILED,    A.SWEEPER,   L.ENDS,   C.ABSENT,    "finish_by")
+    halt    = Move(S.RUNNING, S.CANCELLED, A.SWEEPER,   L.ENDS,   C.REQUESTED, "finish_by")
     starve  = Move(S.QUEUED,  S.FAILED,    A.SWEEPER,   L.NONE,   C.EITHER,    "claim_by")
     abandon = Move(S.QUEUED,  S.FAILED,    A.SWEEPER)                                          # no worker seen for 60 s
     expire  = Move(S.READY,   S.EXPIRED,   A.SWEEPER,   L.NONE,   C.EITHER,    "expires_at")

@@ -145,6 +145,7 @@ def freeze(
             "as_of": "timestamp",
         },
         "verify": dataset.verify,
+        "order_fixed": bool(dataset.key),  # an order alone leaves ties open
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],

@@ -12,10 +12,19 @@ from haulage.core.limits import ExportLimits
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.database import Database
+from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, workers
 
 RELEASED = {"reserved_bytes": None, "phase": None}
+
+
+def _sums() -> list[ColumnElement[int]]:
+    """Bytes of all finished files, and promised to all running builds; each from an index of its own."""
+    s, r = exports.alias("s"), exports.alias("r")
+    stored = select(func.coalesce(func.sum(s.c.stored_bytes), 0)).where(s.c.stored_bytes.is_not(None))
+    reserved = select(func.coalesce(func.sum(r.c.reserved_bytes), 0)).where(in_state(r, ExportLife.claim.target))
+    return [stored.scalar_subquery().label("stored_all"), reserved.scalar_subquery().label("reserved_all")]
 
 
 class StorageBudget:
@@ -28,16 +37,7 @@ class StorageBudget:
 
     def figures(self) -> Sequence[ColumnElement[Any]]:
         """What the run asks for, and bytes of finished files and promised to running builds, over all tenants."""
-        b = exports.alias("b")
-        budget = (
-            select(
-                func.coalesce(func.sum(b.c.stored_bytes), 0).label("stored_all"),
-                func.coalesce(func.sum(b.c.reserved_bytes), 0).label("reserved_all"),
-            )
-            .where(or_(b.c.stored_bytes.is_not(None), b.c.reserved_bytes.is_not(None)))
-            .cte("budget")
-        )
-        return [exports.c.attempts, exports.c.generation_ms, exports.c.file_bytes, *budget.c]
+        return [exports.c.attempts, exports.c.generation_ms, exports.c.file_bytes, *_sums()]
 
     def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""
@@ -73,16 +73,14 @@ class ExportRows(SqlRuns[ExportRun]):
 
     def storage(self, tenant: str, *, tx: Connection | None = None) -> Storage:
         """Bytes of finished files (also while they wait for removal) and bytes reserved."""
-        c = exports.c
-        counted = or_(c.stored_bytes.is_not(None), c.reserved_bytes.is_not(None))
-        wanted = select(
-            func.coalesce(func.sum(c.stored_bytes), 0),
-            func.coalesce(func.sum(c.reserved_bytes), 0),
-            func.coalesce(func.sum(c.stored_bytes).filter(c.tenant == tenant), 0),
-        ).where(counted)
+        o = exports.alias("o")
+        own = select(func.coalesce(func.sum(o.c.stored_bytes), 0)).where(
+            o.c.stored_bytes.is_not(None), o.c.tenant == tenant
+        )
+        wanted = select(*_sums(), own.scalar_subquery().label("own"))
         with self._database.read(tx) as connection:
-            stored, reserved, own = connection.execute(wanted).one()
-        return Storage(stored, reserved, own)
+            row = connection.execute(wanted).one()
+        return Storage(row.stored_all, row.reserved_all, row.own)
 
     def tally(self) -> dict[str, int]:
         """How many runs there are in each state, over all tenants; a state without runs is left out."""

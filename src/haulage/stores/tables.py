@@ -15,7 +15,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    UniqueConstraint,
     text,
 )
 from sqlalchemy.types import JSON, String, TypeDecorator
@@ -46,7 +45,6 @@ metadata = MetaData(
     naming_convention={
         "ck": "%(table_name)s_%(constraint_name)s",
         "ix": "%(table_name)s_%(column_0_name)s",
-        "uq": "%(table_name)s_%(column_0_name)s",
     }
 )
 
@@ -84,13 +82,14 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
         Column("slot", Integer),
         Column("active_key", String(64)),
         *own,
-        # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards.
-        UniqueConstraint("slot"),
-        UniqueConstraint("active_key"),
         CheckConstraint(f"state in ({_listed(life.states)})", name="state_known"),
         CheckConstraint(f"(state in ({leased})) = (lease_until is not null)", name="leased_while_held"),
         CheckConstraint(f"(state in ({leased})) or slot is null", name="slot_while_held"),
         CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
+        # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards. Where a
+        # database can, the index leaves the NULLs out: every run that ended would be in it.
+        Index(f"{name}_slot", "slot", unique=True, sqlite_where=text("slot is not null")),
+        Index(f"{name}_active_key", "active_key", unique=True, sqlite_where=text("active_key is not null")),
         Index(f"{name}_queued", "requested_at", "id", "tenant", sqlite_where=text("state = 'queued'")),
         # Without it a tenant's waiting runs would be looked for among all that it ever had.
         Index(f"{name}_waiting", "tenant", "requested_at", "id", sqlite_where=text("state = 'queued'")),
@@ -153,9 +152,8 @@ exports = run_table(
     Index(
         "exports_budget",
         "stored_bytes",
-        "reserved_bytes",
         "tenant",
-        sqlite_where=text("stored_bytes is not null or reserved_bytes is not null"),
+        sqlite_where=text("stored_bytes is not null"),
     ),
 )
 

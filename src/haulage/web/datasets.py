@@ -88,11 +88,10 @@ def _given(request: Request, asking: Asking, name: str) -> dict[str, Any]:
     """The conditions of a query string; a name that is repeated, or a list by declaration, is a list."""
     dataset = asking.services.catalogue.find(name)
     many = {parameter.name for parameter in dataset.parameters if parameter.many} if dataset else set()
-    given: dict[str, Any] = {}
-    for key in request.query_params.keys():  # noqa: SIM118 - a multidict
-        values = request.query_params.getlist(key)
-        given[key] = values if key in many or len(values) > 1 else values[0]
-    return given
+    given: dict[str, list[str]] = {}
+    for key, value in request.query_params.multi_items():  # Once: looking each name up took 8 s for 64 KiB of names.
+        given.setdefault(key, []).append(value)
+    return {key: values if key in many or len(values) > 1 else values[0] for key, values in given.items()}
 
 
 def show_dataset(dataset: Dataset, requester: Requester, columns: Sequence[Column] | None) -> dict[str, Any]:

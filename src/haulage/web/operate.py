@@ -79,8 +79,9 @@ def show_metrics(asking: Asks) -> Response:
 
 
 @router.get("/health/live", responses=says({200: HealthShown}, public=True))
-def show_live() -> Response:
+async def show_live() -> Response:
     """This process answers."""
+    # Without a thread of the pool: all of them may wait for a store or a source, and that is no reason to be killed.
     return document({"status": "ok", "checks": {}, "workers": None})
 
 

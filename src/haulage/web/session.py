@@ -71,11 +71,11 @@ async def sign_in(request: Request, shown: Annotated[KeyShown, Depends(key_shown
     attempts: Attempts = request.app.state.attempts
     client = request.client.host if request.client else ""
     attempts.admit(client)
+    attempts.failed(client)  # Until it is known better, or guesses sent at once would all be admitted.
     services = door_of(request).services
     key = shown.key.strip()
     who = await run_in_threadpool(services.accounts.find, key) if key.isascii() else None
     if who is None or who.key is None:
-        attempts.failed(client)
         await asyncio.sleep(attempts.pause_seconds)
         raise Refused("unauthenticated", "This key is not known.")
     attempts.succeeded(client)

@@ -85,15 +85,21 @@ def upgrade() -> None:
             "state in ('queued', 'running') or active_key is null", name=op.f("exports_key_while_active")
         ),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("active_key", name=op.f("exports_active_key")),
-        sa.UniqueConstraint("slot", name=op.f("exports_slot")),
+    )
+    op.create_index("exports_slot", "exports", ["slot"], unique=True, sqlite_where=sa.text("slot is not null"))
+    op.create_index(
+        "exports_active_key",
+        "exports",
+        ["active_key"],
+        unique=True,
+        sqlite_where=sa.text("active_key is not null"),
     )
     op.create_index(
         "exports_budget",
         "exports",
-        ["stored_bytes", "reserved_bytes", "tenant"],
+        ["stored_bytes", "tenant"],
         unique=False,
-        sqlite_where=sa.text("stored_bytes is not null or reserved_bytes is not null"),
+        sqlite_where=sa.text("stored_bytes is not null"),
     )
     op.create_index(
         "exports_expiring", "exports", ["expires_at"], unique=False, sqlite_where=sa.text("state = 'ready'")
