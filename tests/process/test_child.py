@@ -29,7 +29,8 @@ HEAVY = ("sqlalchemy", "alembic", "pydantic", "click", "fastapi", "haulage.store
 
 def order_for(house, folder, sql="select 1 as a", **changes) -> BuildOrder:
     plan = {
-        "sql": sql, "binds": {}, "types": {}, "visible": None, "hidden": [], "order": [], "order_fixed": False, "columns": None,
+        "sql": sql, "binds": {}, "types": {}, "visible": None, "hidden": [], "order": [], "order_fixed": False,
+        "columns": None,
         "declared": {}, "limits": {"rows": 10**9, "count_seconds": 5, "sort_bytes": 10**9, "memory_bytes": 512 * MIB},
     }  # fmt: skip
     known = BuildOrder(f"sqlite:///{house.source}", 1, str(folder), plan, "csv", {"dialect": "exact"}, None,
