@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.docs.generated import DOCS, is_fresh
+from tests.docs.written import DOCS, assert_written
 
 from haulage.core.lifecycle import CancelWish, LeaseUse, draw
 from haulage.flows import FLOWS
@@ -44,7 +44,7 @@ def table(flow):
 def test_the_lives_are_drawn_as_they_are():
     parts = [f"## {flow.name.capitalize()}\n\n{table(flow)}\n\n```mermaid\n{draw(flow.life)}```\n" for flow in FLOWS]
 
-    assert is_fresh("lives.md", "lives", "\n" + "\n".join(parts)), "WRITE_DOCS=1 ./dev test tests/docs writes it anew"
+    assert_written(DOCS / "lives.md", "lives", "\n" + "\n".join(parts))
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

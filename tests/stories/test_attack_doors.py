@@ -8,10 +8,15 @@ import time
 import anyio
 import anyio.to_thread
 import httpx2
+import pytest
 from starlette.requests import Request
 
+from haulage.core import events
+from haulage.core.limits import BuildLimits, ExportLimits
+from haulage.core.requester import Requester
+from haulage.exports.request import Counts
 from haulage.web.attempts import MISSES_MAX, Attempts
-from haulage.web.datasets import _given
+from haulage.web.datasets import COUNTS_AT_ONCE, COUNTS_IN_ALL, _given
 
 NAMES = 15_000  # three letters each: a query string of 64 KiB, the longest that the server takes
 
@@ -75,3 +80,71 @@ def test_guesses_sent_at_once_are_counted_like_others(house):
     anyio.run(attack)
 
     assert (MISSES_MAX, 2 * MISSES_MAX) == (answers.count(401), answers.count(429))
+
+
+def test_the_counts_of_one_tenant_leave_places_for_others(house):
+    house.limits = ExportLimits(build=BuildLimits(count_seconds=0.5))
+    app = house.app()
+    go_on = threading.Event()
+
+    def slow(requester, *_args):
+        if requester.tenant == "north":
+            go_on.wait(10)
+        return Counts(None, 5, None)
+
+    app.state.haulage.services.exports.counts = slow
+    transport = httpx2.ASGITransport(app=app)
+    answers = {"amina": [], "chloe": []}
+
+    async def count(client, who):
+        headers = {"Authorization": f"Bearer key-{who}"}
+        answers[who].append((await client.get("/api/datasets/orders/counts", headers=headers)).status_code)
+
+    async def attack():
+        async with (
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+            anyio.create_task_group() as counting,
+        ):
+            for _ in range(COUNTS_IN_ALL):
+                counting.start_soon(count, client, "amina")
+            await anyio.sleep(0.2)
+            await count(client, "chloe")
+            await anyio.sleep(0.8)  # longer than a count waits for a place
+            go_on.set()
+
+    anyio.run(attack)
+
+    assert [200] == answers["chloe"]
+    assert [200] * COUNTS_AT_ONCE + [503] * (COUNTS_IN_ALL - COUNTS_AT_ONCE) == sorted(answers["amina"])
+
+
+@pytest.mark.parametrize("path", ["/api/session", "/api/exports"])
+def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_incident(house, path):
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer key-amina"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "scheme": "http"}
+    heard = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(heard)
+
+    async def send(_message):
+        pass
+
+    anyio.run(house.app(), scope, receive, send)
+
+    assert [] == [each for each in house.events if isinstance(each, events.Incident)]
+
+
+@pytest.mark.parametrize("scheme", ["Basic dTpw", "Negotiate YII=", ""])
+def test_what_a_browser_adds_by_itself_is_no_stand_in_for_the_csrf_token(house, scheme):
+    who = Requester("north", "amina", frozenset({"orders.read"}), "of the host")
+    client = house.client(app=house.app(authenticate=lambda _request: who))
+    headers = {"Authorization": scheme, "Cookie": "host=1"}
+    shown = client.get("/session", headers=headers).json()
+
+    forged = client.post("/exports", json={"dataset": "orders"}, headers=headers)
+    own = client.post("/exports", json={"dataset": "orders"}, headers={**headers, "X-CSRF-Token": shown["csrf"] or ""})
+    program = client.post("/exports", json={"dataset": "orders"}, headers={**headers, "Authorization": "Bearer k"})
+
+    assert (403, "csrf") == (forged.status_code, forged.json()["code"])
+    assert (202, 200) == (own.status_code, program.status_code)

@@ -148,9 +148,14 @@ def _fit(store: Store) -> None:
     if schema.new:
         store.migrate()
         schema = store.schema()
-    if schema.version is None or schema.version < SCHEMA_VERSION:
+    if schema.version is None:
         raise SchemaMismatch(
-            f"the store has schema {schema.version or 0}, this version works with {SCHEMA_VERSION}; "
+            f"{store.path} is a database, but no store of haulage; name another file in store, or, to put our tables "
+            "beside those in it, run: haulage migrate up"
+        )
+    if schema.version < SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"the store has schema {schema.version}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
     if schema.min_worker is not None and schema.min_worker > SCHEMA_VERSION:

@@ -59,7 +59,7 @@ async def who_asks(request: Request) -> Asking:
     requester = await identify(door, request)
     if requester is None:
         raise Refused("unauthenticated")
-    by_cookie = "cookie" in request.headers and "authorization" not in request.headers
+    by_cookie = "cookie" in request.headers and not _sends_key(request)
     asking = Asking(door, requester, binding_of(requester), door.base(request.scope), by_cookie)
     if request.method not in SAFE_METHODS:
         _refuse_forgery(asking, request)
@@ -67,11 +67,16 @@ async def who_asks(request: Request) -> Asking:
 
 
 def _refuse_forgery(asking: Asking, request: Request) -> None:
-    if not request.headers.get("authorization", "").lower().startswith("bearer "):
-        refuse_foreign_site(request)  # A browser sends Basic credentials of a host by itself, as it does cookies.
+    if not _sends_key(request):
+        refuse_foreign_site(request)
     shown = request.headers.get("x-csrf-token", "")
     if asking.by_cookie and not asking.door.tokens.holds_forms(asking.binding, shown):
         raise Refused("csrf")
+
+
+def _sends_key(request: Request) -> bool:
+    """A browser sends Basic and Negotiate by itself, as it does cookies; a bearer key it never does."""
+    return request.headers.get("authorization", "").lower().startswith("bearer ")
 
 
 Asks = Annotated[Asking, Depends(who_asks)]

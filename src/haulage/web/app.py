@@ -6,7 +6,6 @@ doors.py hold for every answer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -50,7 +49,7 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.state.haulage = door
     app.state.hints = Hints(services.store.watch, services.doors.event_streams, services.observe)
-    app.state.counting = asyncio.Semaphore(datasets.COUNTS_AT_ONCE)
+    app.state.counting = datasets.Places()
     app.state.attempts = Attempts()
     app.state.readiness = operate.Readiness()
     app.state.sweep = sweep

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.web.access import Asks
@@ -42,6 +43,8 @@ async def read_body(request: Request, shape: type[Shape]) -> Shape:
             given = _parse(await _collect(request, limit))
     except TimeoutError:
         raise Refused("malformed", f"The body did not arrive within {BODY_SECONDS} s.") from None
+    except ClientDisconnect:  # Nobody reads this, but without it every client that goes away would be an incident.
+        raise Refused("malformed", "The body did not arrive.") from None
     try:
         return shape.model_validate(given)
     except ValidationError as invalid:

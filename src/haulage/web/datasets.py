@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
@@ -25,8 +27,22 @@ from haulage.web.shown import CountsShown, DatasetList
 
 router = APIRouter(tags=["datasets"])
 
-COUNTS_AT_ONCE = 4  # of this process: a count holds a thread for as long as it takes
+COUNTS_AT_ONCE = 4  # of one tenant: a count holds a thread for as long as it takes
+COUNTS_IN_ALL = 2 * COUNTS_AT_ONCE  # of this process, so that one tenant cannot take every place
 RETRY_SECONDS = 2
+
+
+class Places:
+    """How many counts may be under way in this process."""
+
+    def __init__(self) -> None:
+        """All are free."""
+        self.all = asyncio.Semaphore(COUNTS_IN_ALL)
+        self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def own(self, tenant: str) -> asyncio.Semaphore:
+        """The places of one tenant; they are kept while somebody holds or waits for one."""
+        return self._own.setdefault(tenant, asyncio.Semaphore(COUNTS_AT_ONCE))
 
 
 @router.get("/datasets", dependencies=[Depends(no_query)], responses=says({200: DatasetList, 304: None}, "invalid"))
@@ -62,17 +78,17 @@ def list_datasets(request: Request, asking: Asks) -> Response:
 async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
     """How many rows the conditions give now, counted in one read transaction."""
     seconds = asking.services.limits.build.count_seconds
-    try:
-        async with asyncio.timeout(seconds):  # to wait for a place; the count itself has its own limit
-            await request.app.state.counting.acquire()
-    except TimeoutError:
-        raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
-    try:
+    places: Places = request.app.state.counting
+    async with AsyncExitStack() as held:
+        try:
+            async with asyncio.timeout(seconds):  # to wait for a place; the count itself has its own limit
+                await held.enter_async_context(places.own(asking.requester.tenant))
+                await held.enter_async_context(places.all)
+        except TimeoutError:
+            raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
         counts = await run_in_threadpool(
             asking.services.exports.counts, asking.requester, name, _given(request, asking, name)
         )
-    finally:
-        request.app.state.counting.release()
     return document(
         {
             "output_count": counts.output_count,

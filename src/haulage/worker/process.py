@@ -18,12 +18,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 START = "from haulage.worker.child import main; main()"  # as -c, since -m takes 5 ms more to find it
 STDERR_KEPT = 4_096  # bytes of a child's last words, for the log
 PIPE_BYTES = 65_536  # what a pipe holds: one read empties the pipe of a child that has ended
 CLOSING_SECONDS = 0.002  # between two looks at a child that has closed its report and is about to end
+PACKAGES = str(Path(__file__).resolve().parents[2])  # where haulage lies
 KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV")
 KEPT_PREFIXES = ("LC_", "PYTHON")
 
@@ -142,7 +144,8 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 def _environment(folder: str) -> dict[str, str]:
     """A child gets none of our secrets, and finds what we find although it works in another folder."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
-    if path := kept.get("PYTHONPATH"):
-        kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path.split(os.pathsep)))
+    # Our own package comes last: it may have been found through the folder that we were started in.
+    path = [*filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)), PACKAGES]
+    kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path))
     # SQLite sorts in the run's own folder; one malloc arena keeps the address space within its limit.
     return kept | {"SQLITE_TMPDIR": folder, "TMPDIR": folder, "MALLOC_ARENA_MAX": "1"}

@@ -29,7 +29,9 @@ export class Header {
     this.#account.hidden = !session?.account;
     put(this.#account, [session?.tenant, session?.account].filter(Boolean).join(" / "));
     this.#out.hidden = !session || session.sign_out === false;
-    this.hidesWorkers = false;
+    // Only an operator may see the workers; to ask for anybody else would be an error on every page.
+    const grants = session?.grants ?? [];
+    this.hidesWorkers = !grants.includes("operator") && !grants.includes("*");
     if (!session) this.#workers.hidden = true;
   }
 
