@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
+from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import LeaseLost
 from haulage.core.ports import KeptKey
 
@@ -114,3 +118,27 @@ def test_a_watcher_hints_at_what_this_process_committed_too(case):
 
     assert watcher.changed()
     watcher.close()
+
+
+def test_forty_writers_of_one_process_take_turns(case):
+    """Without turns SQLite makes them sleep and try again, and some find it locked for all of their time."""
+    runs = [case.kit.new(requested_at=case.now + number) for number in range(40)]
+    ready = threading.Barrier(len(runs))
+    failed = []
+
+    def add_slowly(run):
+        ready.wait()
+        try:
+            with case.store.begin() as tx:
+                case.runs.add(run, tx=tx)
+                time.sleep(0.03)  # what a slow disk takes
+        except StoreUnavailable as problem:
+            failed.append(problem)
+
+    threads = [threading.Thread(target=add_slowly, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == failed

@@ -121,7 +121,9 @@ def _read(parameter: Parameter, value: Any) -> Any:  # noqa: C901, PLR0912 - one
         return value
     if kind == "decimal":
         try:
-            number = Decimal(str(value)) if isinstance(value, int | float | str | Decimal) else None
+            # Python reads an underscore between digits; nobody else does.
+            readable = isinstance(value, int | float | str | Decimal) and "_" not in str(value)
+            number = Decimal(str(value)) if readable else None
         except InvalidOperation:
             number = None
         if number is None or not number.is_finite() or abs(number.adjusted()) > 100:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,14 +15,21 @@ from haulage.core.errors import StoreUnavailable
 from haulage.stores.dialect import DRIVER_ERRORS, INTEGRITY_ERRORS, begin_to_write, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
+TURN_SECONDS = 5.0  # how long a writer waits for the other threads of its process
+
 
 class Database:
-    """The two kinds of transaction that the stores use."""
+    """The two kinds of transaction that the stores use.
+
+    Writers of one process take turns before they ask the database for its lock: SQLite lets those that wait for
+    it sleep and try again, and under forty at once some never meet it free within their time.
+    """
 
     def __init__(self, reader: Engine, writer: Engine) -> None:
         """Take the engines made by ``dialect.py``; they share their connections."""
         self.engine = reader
         self._writer = writer
+        self._turn = threading.Lock()
 
     @contextmanager
     def write(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -29,7 +37,7 @@ class Database:
         if tx is not None:
             yield tx
             return
-        with answered(), self._writer.begin() as connection:
+        with answered(), self._turn_to_write(), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -50,7 +58,7 @@ class Database:
         if tx is not None:
             yield tx.connection
             return
-        with answered():
+        with answered(), self._turn_to_write():
             driver = self.engine.raw_connection()
             try:
                 begin_to_write(driver)
@@ -74,6 +82,15 @@ class Database:
                 yield driver
             finally:
                 driver.close()
+
+    @contextmanager
+    def _turn_to_write(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=TURN_SECONDS):
+            raise StoreUnavailable("too many wait to write to the store")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def forget(self, table: Table, due: ColumnElement[bool], limit: int = 1_000) -> int:
         """Delete at most so many rows that are due: a look first, so that a pass that finds nothing writes nothing."""
