@@ -242,6 +242,13 @@ class Sessions(Protocol):
 class Watcher(Protocol):
     """A hint that something changed in the store; a reader always reads the store again."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """What becomes readable shortly before a commit of this host; None where one can only ask again."""
+
+    def stirred(self) -> bool:
+        """Say whether a commit may be near; it makes the descriptor silent again."""
+
     def changed(self) -> bool:
         """Say whether another connection may have committed since the last call."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
@@ -15,6 +16,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from haulage.core.errors import StoreUnavailable
+from haulage.stores.stir import Stir
 
 BUSY_TIMEOUT_MS = 800  # below the beat of 1 s, so that a beat that waits still fits its second
 # What a driver raises, through SQLAlchemy and (prepared statements, BEGIN, the hint) without it.
@@ -79,9 +81,19 @@ class SqliteWatcher:
     def __init__(self, engine: Engine) -> None:
         """Take a connection of its own."""
         self._held = engine.raw_connection()
+        self._stir = Stir(Path(str(engine.url.database)).absolute())
         driver: Any = self._held.driver_connection
         self._driver: sqlite3.Connection = driver
         self._seen = -1
+
+    @property
+    def descriptor(self) -> int | None:
+        """What becomes readable when the file or its log is written."""
+        return self._stir.descriptor
+
+    def stirred(self) -> bool:
+        """Say whether the file or its log was written since the last call."""
+        return self._stir.felt()
 
     def changed(self) -> bool:
         """Say whether another connection may have committed since the last call (true at the first).
@@ -98,4 +110,5 @@ class SqliteWatcher:
 
     def close(self) -> None:
         """Give the connection back."""
+        self._stir.close()
         self._held.close()

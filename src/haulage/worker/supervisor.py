@@ -29,7 +29,9 @@ from haulage.worker.heartbeat import Heartbeat
 from haulage.worker.lanes import Bench, Lane, Workshop
 from haulage.worker.sweeper import Sweeper
 
-HINT_SECONDS = 0.02  # between two looks at the store's hint: with the waking about 50 µs each, so 0.25 % of a core
+HINT_SECONDS = 0.02  # between two looks at the hint of a store that cannot call us
+NEAR_SECONDS = 0.004  # between two looks while a commit is near
+NEAR_FOR_SECONDS = 0.1  # how long a commit is near after it was announced; a slower one is found with the next look
 LOOK_SECONDS = 1.0  # without a hint the queue is looked at all the same
 BACKOFF_SECONDS_MAX = 5.0
 
@@ -81,6 +83,7 @@ class Supervisor:
         self._lanes: set[Lane] = set()
         self._lock = threading.Lock()
         self._bell = Bell()
+        self._near_until = 0.0  # monotonic seconds
         self._draining = False
         self._stopping = False
         self._presence = Presence(
@@ -144,7 +147,7 @@ class Supervisor:
         while not self._draining:
             try:
                 watcher = watcher or self._store.watch()
-                if self._free() and (watcher.changed() or rung or time.monotonic() >= look_at):
+                if self._free() and (self._changed(watcher) or rung or time.monotonic() >= look_at):
                     look_at = time.monotonic() + LOOK_SECONDS
                     while self._free() and self._claim_one():
                         pass
@@ -155,9 +158,29 @@ class Supervisor:
                 if watcher is not None:
                     watcher.close()  # It may look at a file that is not there any more.
                 watcher = None
-            rung = self._bell.wait(backoff or (HINT_SECONDS if self._free() else LOOK_SECONDS))
+            if backoff or watcher is None or not self._free():
+                rung = self._bell.wait(backoff or LOOK_SECONDS)
+            else:
+                rung = self._wait_for_a_change(watcher)
         if watcher is not None:
             watcher.close()
+
+    def _changed(self, watcher: Watcher) -> bool:
+        changed = watcher.changed()
+        if changed:
+            self._near_until = 0.0
+        return changed
+
+    def _wait_for_a_change(self, watcher: Watcher) -> bool:
+        """Wait until another look at the hint makes sense; say whether the bell rang."""
+        if watcher.descriptor is None:
+            return self._bell.wait(HINT_SECONDS)
+        now = time.monotonic()
+        if watcher.stirred():
+            self._near_until = now + NEAR_FOR_SECONDS
+        if now < self._near_until:
+            return self._bell.wait(NEAR_SECONDS)
+        return self._bell.wait(LOOK_SECONDS, watcher.descriptor)
 
     def _free(self) -> bool:
         return not self._draining and len(self._lanes) < self._lanes_max
@@ -265,9 +288,20 @@ class Bell:
         with suppress(BlockingIOError):  # It is full of rings already.
             os.write(self._write, b".")
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for a ring, and say whether there was one; rings that came together are one."""
-        if not self._poll.poll(seconds * 1000):
+    def wait(self, seconds: float, other: int | None = None) -> bool:
+        """Wait for a ring, and say whether there was one; rings that came together are one.
+
+        Args:
+            other: a descriptor whose word ends the wait too, without being a ring.
+        """
+        if other is not None:
+            self._poll.register(other, select.POLLIN)
+        try:
+            heard = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
+        finally:
+            if other is not None:
+                self._poll.unregister(other)
+        if self._read not in heard:
             return False
         os.read(self._read, select.PIPE_BUF)
         return True
