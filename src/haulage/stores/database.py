@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ class Database:
         self.engine = reader
         self._writer = writer
         self._turn = threading.Lock()
+        self._kept: tuple[int, PoolProxiedConnection] | None = None  # by process
 
     @contextmanager
     def write(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -59,7 +61,7 @@ class Database:
             yield tx.connection
             return
         with answered(), self._turn_to_write():
-            driver = self.engine.raw_connection()
+            driver = self._own_writer()
             try:
                 begin_to_write(driver)
                 yield driver
@@ -67,8 +69,6 @@ class Database:
             except BaseException:
                 driver.rollback()
                 raise
-            finally:
-                driver.close()
 
     @contextmanager
     def read_prepared(self, tx: Connection | None = None) -> Iterator[PoolProxiedConnection]:
@@ -82,6 +82,20 @@ class Database:
                 yield driver
             finally:
                 driver.close()
+
+    def _own_writer(self) -> PoolProxiedConnection:
+        """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
+        if self._kept is None or self._kept[0] != os.getpid():  # A forked process must not use its parent's.
+            self._kept = (os.getpid(), self.engine.raw_connection())
+        return self._kept[1]
+
+    def close(self) -> None:
+        """Give every connection back."""
+        with self._turn:
+            if self._kept is not None and self._kept[0] == os.getpid():
+                self._kept[1].close()
+            self._kept = None
+        self.engine.dispose()
 
     @contextmanager
     def _turn_to_write(self) -> Iterator[None]:

@@ -88,7 +88,7 @@ class Store:
 
     def close(self) -> None:
         """Give every connection back."""
-        self._database.engine.dispose()
+        self._database.close()
 
 
 def sqlite_path(url: str) -> Path:
