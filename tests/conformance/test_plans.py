@@ -63,7 +63,11 @@ def statements(case):
         connection.set_trace_callback(sent.append)
         connections.add(connection)
 
-    pool = case.store._database.engine.pool
+    database = case.store._database
+    if database._kept is not None:  # The one that writes in turn goes back, so that it is fetched, and seen, again.
+        database._kept[1].close()
+        database._kept = None
+    pool = database.engine.pool
     event.listen(pool, "checkout", listen)
     yield sent
     event.remove(pool, "checkout", listen)

@@ -16,7 +16,7 @@ def test_an_export_is_asked_for_made_and_downloaded_whole(reader, tmp_path):
     page = reader.open()
     choose(page, "Orders")
     expect(page.locator(".count-main")).to_have_text("2,000 rows to export")
-    page.get_by_label("Status").select_option(label="Shipped")
+    page.get_by_role("combobox", name="Status").select_option(label="Shipped")
     expect(page.locator(".count-main")).to_have_text("1,000 rows to export")
 
     submit(page)
