@@ -342,12 +342,12 @@ def bare_loop(setting: Setting, count: int) -> float:
     began = time.perf_counter()
     for _ in range(count):
         claimed = connection.execute(
-            "update exports set state = 'running', claim_no = claim_no + 1, lease_until = ? where id = "
+            "update exports set state = 'running', claim_no = claim_no + 1, lease_until = ?, slot = 1 where id = "
             "(select id from exports where state = 'queued' order by requested_at, id limit 1) returning *",
             (now + 15_000,),
         ).fetchall()
         connection.execute(
-            "update exports set state = 'failed', lease_until = null, active_key = null "
+            "update exports set state = 'failed', lease_until = null, slot = null, active_key = null "
             "where id = ? and claim_no = ? and state = 'running'",
             (claimed[0][0], claimed[0][5]),
         )

@@ -69,7 +69,7 @@ def test_checks_and_partial_indexes_are_the_same_too(store, path, tmp_path):
 
     assert drawn == migrated
     assert 5 == len([line for line in migrated["exports"] if " CHECK " in line])
-    assert 9 == len([sql for sql in migrated.values() if " WHERE " in sql])
+    assert 8 == len([sql for sql in migrated.values() if " WHERE " in sql])
 
 
 def test_a_check_that_differs_would_be_seen(store, path, tmp_path):
@@ -78,7 +78,7 @@ def test_a_check_that_differs_would_be_seen(store, path, tmp_path):
     metadata.create_all(create_engine(f"sqlite:///{drawn}"))
     with closing(sqlite3.connect(drawn)) as direct, direct:
         direct.execute("pragma writable_schema = on")
-        direct.execute("update sqlite_master set sql = replace(sql, 'or slot is null', 'or slot is not null')")
+        direct.execute("update sqlite_master set sql = replace(sql, '(slot is not null)', '(slot is null)')")
 
     assert schema_of(drawn) != schema_of(path)
 

@@ -41,7 +41,10 @@ class Prepared:
             cursor.close()
         if row is None:
             return None
-        return form.row(*[value if read is None else read(value) for read, value in zip(form.reads, row, strict=True)])
+        values_read = list(row)
+        for place, read in form.reads:
+            values_read[place] = read(values_read[place])
+        return form.row(*values_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class _Form:
     sql: str
     binds: tuple[tuple[str, Convert], ...]  # in the order of the statement
     constants: Mapping[str, Any]  # what the statement brings itself, such as a LIMIT
-    reads: tuple[Convert, ...]
+    reads: tuple[tuple[int, Callable[[Any], Any]], ...]  # only of the columns that have to be converted
     row: Callable[..., Any]  # makes the named tuple
     by_position: bool
 
@@ -69,11 +72,12 @@ def _form_of(statement: Statement, dialect: Dialect, names: Sequence[str]) -> _F
     assert set(names) <= set(compiled.binds), f"not in the statement: {set(names) - set(compiled.binds)}"
     binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
     columns = statement.selected_columns if isinstance(statement, Select) else statement.exported_columns
+    reads = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
     return _Form(
         sql=compiled.string,
         binds=tuple((name, binds[name]) for name in compiled.positiontup or binds),
         constants={name: value for name, value in compiled.params.items() if value is not None},
-        reads=tuple(column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns),
+        reads=tuple((place, read) for place, read in enumerate(reads) if read is not None),
         row=namedtuple("Row", [str(column.key) for column in columns]),  # noqa: PYI024 - its names come from the statement
         by_position=compiled.positional,
     )

@@ -84,19 +84,20 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
         *own,
         CheckConstraint(f"state in ({_listed(life.states)})", name="state_known"),
         CheckConstraint(f"(state in ({leased})) = (lease_until is not null)", name="leased_while_held"),
-        CheckConstraint(f"(state in ({leased})) or slot is null", name="slot_while_held"),
+        CheckConstraint(f"(state in ({leased})) = (slot is not null)", name="slot_while_held"),
         CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
         # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards. Where a
-        # database can, the index leaves the NULLs out: every run that ended would be in it.
+        # database can, the index leaves the NULLs out: every run that ended would be in it. The one of the slots is
+        # also how the held runs are found (queue.in_state): each index more is a page more to write at every claim.
         Index(f"{name}_slot", "slot", unique=True, sqlite_where=text("slot is not null")),
         Index(f"{name}_active_key", "active_key", unique=True, sqlite_where=text("active_key is not null")),
         Index(f"{name}_queued", "requested_at", "id", "tenant", sqlite_where=text("state = 'queued'")),
         # Without it a tenant's waiting runs would be looked for among all that it ever had.
         Index(f"{name}_waiting", "tenant", "requested_at", "id", sqlite_where=text("state = 'queued'")),
-        Index(f"{name}_running", "tenant", sqlite_where=text("state = 'running'")),
         Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
         Index(f"{name}_requested", "requested_at", "id"),  # the operator's list of all tenants
         Index(f"{name}_retained", "retain_until", sqlite_where=text("retain_until is not null")),
+        info={"leased": life.leased_states()},
     )
 
 

@@ -71,7 +71,7 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "(state in ('running')) = (lease_until is not null)", name=op.f("exports_leased_while_held")
         ),
-        sa.CheckConstraint("(state in ('running')) or slot is null", name=op.f("exports_slot_while_held")),
+        sa.CheckConstraint("(state in ('running')) = (slot is not null)", name=op.f("exports_slot_while_held")),
         sa.CheckConstraint(
             "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null"
             " and expires_at is not null and complete is not null)",
@@ -120,7 +120,6 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("retain_until is not null"),
     )
-    op.create_index("exports_running", "exports", ["tenant"], unique=False, sqlite_where=sa.text("state = 'running'"))
     op.create_index(
         "exports_unkept",
         "exports",
