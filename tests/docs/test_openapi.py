@@ -15,6 +15,8 @@ from haulage.core.errors import CATALOGUE
 from haulage.exports.life import ExportLife
 from haulage.web.openapi import operations
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):

@@ -18,6 +18,8 @@ from haulage.exports.request import Counts
 from haulage.web.attempts import MISSES_MAX, Attempts
 from haulage.web.datasets import COUNTS_AT_ONCE, COUNTS_IN_ALL, _given
 
+pytestmark = pytest.mark.slow
+
 NAMES = 15_000  # three letters each: a query string of 64 KiB, the longest that the server takes
 
 

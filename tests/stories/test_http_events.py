@@ -10,6 +10,8 @@ import pytest
 
 from haulage.core.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 
 

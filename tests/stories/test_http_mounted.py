@@ -19,6 +19,8 @@ from tests.stories.conftest import read_all
 from haulage.core.requester import Requester
 from haulage.web.download import ConnectionCut
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 PEOPLE = {
     "amina-1": Requester("north", "amina", frozenset({"orders.read"}), session="amina-1"),

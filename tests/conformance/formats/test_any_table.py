@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.formats.readers import READERS, Digits, write
 
+pytestmark = pytest.mark.slow
+
 TEXT = st.text() | st.text(st.sampled_from("a,\"\r\n\t\0\ud800\udc00\\u{}[]'=+-@ \uff1d\ufeff"))
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(), TEXT, st.binary())
 KINDS = (

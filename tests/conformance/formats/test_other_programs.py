@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.conformance.formats.readers import pack, write
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     None,
     "",
