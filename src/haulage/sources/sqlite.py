@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold
+LOOKED_ROWS = 4  # of a batch, to see how large its rows are: to look at all would take as long as to read them
+SIZED = (str, bytes)
 CELL_BYTES = 64 * 1024  # of a cell for which rows need not be fetched one by one
 ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
 
@@ -264,7 +266,7 @@ def _many_at_once(cursor: sqlite3.Cursor) -> Batches:
     size = 16  # A first look at how large the rows are.
     while batch := cursor.fetchmany(size):
         yield batch
-        looked = batch[:: max(1, len(batch) // 16)]
+        looked = batch[:: max(1, len(batch) // LOOKED_ROWS)]
         size = max(1, min(BATCH_ROWS, BATCH_BYTES * len(looked) // max(1, sum(map(_size, looked)))))
 
 
@@ -282,7 +284,7 @@ def _row_by_row(cursor: sqlite3.Cursor) -> Batches:
 
 
 def _size(row: tuple[Any, ...]) -> int:
-    return sum(len(cell) if isinstance(cell, str | bytes) else 8 for cell in row)
+    return sum(len(cell) if type(cell) in SIZED else 8 for cell in row)
 
 
 # -- SQL -------------------------------------------------------------------------------------------
