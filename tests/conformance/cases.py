@@ -204,7 +204,8 @@ class Case:
         return claimed[0]
 
     def settle(self, held, move, *, now=None, **values):
-        return self.runs.settle(held, move, {**self.kit.values(move), **values}, now=now or self.now)
+        self.runs.settle(held, move, {**self.kit.values(move), **values}, now=now or self.now)
+        return self.get(held.id)
 
     def cancel(self, run_id, *, now=None):
         return self.runs.request_cancel(run_id, now=now or self.now)

@@ -95,7 +95,8 @@ def settle_one(runs, argument):
     """Settle what is held; the state that it came to, or why it did not."""
     held, move, values = argument
     try:
-        return until_answered(lambda: runs.settle(held, move, values)).state
+        until_answered(lambda: runs.settle(held, move, values))
+        return runs.get(held.id).state
     except (LeaseLost, CancelWanted) as lost:
         return type(lost).__name__
 

@@ -37,14 +37,14 @@ SAME_FENCE = column("claim_no") == bindparam("guard_claim_no")
 real_guard_of = moves.guard_of
 
 
-def settle_without_the_fence(table, move, columns):
+def settle_without_the_fence(table, move):
     fence = () if move.lease is LeaseUse.NONE else (ANY_FENCE,)
-    return changing(table, *real_guard_of(table, move), *fence).returning(*columns)
+    return changing(table, *real_guard_of(table, move), *fence)
 
 
-def move_without_the_state(table, move, columns):
+def move_without_the_state(table, move):
     fence = () if move.lease is LeaseUse.NONE else (SAME_FENCE,)
-    return changing(table, *real_guard_of(table, move)[1:], *fence).returning(*columns)
+    return changing(table, *real_guard_of(table, move)[1:], *fence)
 
 
 def finish_without_a_look_at_the_cancel(table, move):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
-from tests.process.house import FOREVER, Bench, until
+from tests.process.house import FOREVER, LIMITS, Bench, until
 
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
@@ -37,6 +38,7 @@ def test_a_claim_loop_whose_store_is_locked_backs_off_and_recovers(house):
     house.assert_whole()
 
 
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=20)], indirect=True)
 def test_a_lock_shorter_than_the_lease_costs_a_running_build_nothing(house):
     worker = house.worker()
     run = house.request("stream", rows=2_000_000)
@@ -88,12 +90,11 @@ class LostAnswers:
         return getattr(self._runs, name)
 
     def settle(self, held, move, values, **options):
-        run = self._runs.settle(held, move, values, **options)
+        self._runs.settle(held, move, values, **options)
         self.settled += 1
         if self.left > 0:
             self.left -= 1
             raise StoreUnavailable("the answer was lost")
-        return run
 
 
 @pytest.mark.parametrize(("dataset", "expected"), [("names", "ready"), ("wrong", "failed")])

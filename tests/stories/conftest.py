@@ -173,7 +173,7 @@ class House:
         (folder / "part").write_bytes(content)
         self.artifacts.publish(run.artifact_key, len(content))
         columns = ({"key": "id", "header": "id", "type": "integer"}, {"key": "total", "header": "total", "type": None})
-        return self.store.exports.settle(
+        self.store.exports.settle(
             held, ExportLife.finish,
             {
                 "rows": 1, "bytes": len(content), "stored_bytes": len(content), "snapshot_at": self.clock,
@@ -184,7 +184,7 @@ class House:
         )  # fmt: skip
 
     def fail(self, held, code="source_failed"):
-        return self.store.exports.settle(held, ExportLife.fail, {"failure_code": code, "artifact_key": None})
+        self.store.exports.settle(held, ExportLife.fail, {"failure_code": code, "artifact_key": None})
 
     def ready(self, client, content=b"id,total\r\n1,1.50\r\n", api="/api", **finish):
         """A ready run of a client, as the client sees it."""

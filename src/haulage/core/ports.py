@@ -98,8 +98,8 @@ class Runs(Protocol[Run]):
         *,
         now: int | None = None,
         tx: Transaction | None = None,
-    ) -> Run:
-        """Make a move that ends the lease, under its fence.
+    ) -> None:
+        """Make a move that ends the lease, under its fence; asked again after a lost answer, it is content.
 
         Raises:
             CancelWanted: the lease holds, but a cancel was requested that this move does not allow.

@@ -151,8 +151,8 @@ class ExportSweep:
         elif move is ExportLife.rerun:
             values |= {"claim_by": After(self._limits.queue_seconds), "finish_by": None, "started_at": None}
             values |= {"heartbeat_at": None, "updated_at": None, "processed": None, "total": None}
-        settled = self._store.exports.settle(held, move, values, now=now)
-        self._tell(move, [settled])
+        self._store.exports.settle(held, move, values, now=now)
+        self._observe(events.RunSettled("export", held.id, move.name, move.target, values.get("failure_code")))
         report.lost += move is ExportLife.lose
         report.overrun += move is ExportLife.overrun
         report.rerun += move is ExportLife.rerun

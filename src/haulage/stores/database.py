@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, Table, delete, select, tuple_
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.clock import now_ms
 from haulage.core.errors import StoreUnavailable
-from haulage.stores.dialect import DRIVER_ERRORS, INTEGRITY_ERRORS, begin_to_write, driver_words
+from haulage.stores.dialect import DRIVER_ERRORS, INTEGRITY_ERRORS, begin_to_write, driver_of, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
 TURN_SECONDS = 5.0  # how long a writer waits for the other threads of its process
@@ -31,7 +32,7 @@ class Database:
         self.engine = reader
         self._writer = writer
         self._turn = threading.Lock()
-        self._kept: tuple[int, PoolProxiedConnection] | None = None  # by process
+        self._kept: tuple[int, PoolProxiedConnection, DBAPIConnection] | None = None  # by process
 
     @contextmanager
     def write(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -39,8 +40,12 @@ class Database:
         if tx is not None:
             yield tx
             return
-        with answered(), self._turn_to_write(), self._writer.begin() as connection:
-            yield connection
+        self.take_turn()
+        try:
+            with answered(), self._writer.begin() as connection:
+                yield connection
+        finally:
+            self.give_turn()
 
     @contextmanager
     def read(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -54,40 +59,29 @@ class Database:
     # For verbs that run prepared statements and nothing else: the driver's connection itself, because what
     # SQLAlchemy does around a transaction takes longer than a claim does in it.
 
-    @contextmanager
-    def write_prepared(self, tx: Connection | None = None) -> Iterator[PoolProxiedConnection]:
+    def write_prepared(self, tx: Connection | None = None) -> AbstractContextManager[DBAPIConnection]:
         """As ``write``, for prepared statements alone."""
-        if tx is not None:
-            yield tx.connection
-            return
-        with answered(), self._turn_to_write():
-            driver = self._own_writer()
-            try:
-                begin_to_write(driver)
-                yield driver
-                driver.commit()
-            except BaseException:
-                driver.rollback()
-                raise
+        return PreparedWrite(self) if tx is None else nullcontext(driver_of(tx.connection))
 
     @contextmanager
-    def read_prepared(self, tx: Connection | None = None) -> Iterator[PoolProxiedConnection]:
+    def read_prepared(self, tx: Connection | None = None) -> Iterator[DBAPIConnection]:
         """As ``read``, for one prepared statement."""
         if tx is not None:
-            yield tx.connection
+            yield driver_of(tx.connection)
             return
         with answered():
-            driver = self.engine.raw_connection()
+            pooled = self.engine.raw_connection()
             try:
-                yield driver
+                yield driver_of(pooled)
             finally:
-                driver.close()
+                pooled.close()
 
-    def _own_writer(self) -> PoolProxiedConnection:
+    def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
         if self._kept is None or self._kept[0] != os.getpid():  # A forked process must not use its parent's.
-            self._kept = (os.getpid(), self.engine.raw_connection())
-        return self._kept[1]
+            pooled = self.engine.raw_connection()
+            self._kept = (os.getpid(), pooled, driver_of(pooled))
+        return self._kept[2]
 
     def close(self) -> None:
         """Give every connection back."""
@@ -97,14 +91,14 @@ class Database:
             self._kept = None
         self.engine.dispose()
 
-    @contextmanager
-    def _turn_to_write(self) -> Iterator[None]:
+    def take_turn(self) -> None:
+        """Wait for the other writers of this process."""
         if not self._turn.acquire(timeout=TURN_SECONDS):
             raise StoreUnavailable("too many wait to write to the store")
-        try:
-            yield
-        finally:
-            self._turn.release()
+
+    def give_turn(self) -> None:
+        """Let the next writer of this process go on."""
+        self._turn.release()
 
     def forget(self, table: Table, due: ColumnElement[bool], limit: int = 1_000) -> int:
         """Delete at most so many rows that are due: a look first, so that a pass that finds nothing writes nothing."""
@@ -123,6 +117,43 @@ class Database:
     def now(self, now: int | None) -> int:
         """The given instant, or the store's clock: on SQLite that is the host's (DECISIONS 6)."""
         return now_ms() if now is None else now
+
+
+class PreparedWrite:
+    """One writing transaction on the driver's own connection: committed at the end, rolled back when something broke.
+
+    A class and not a generator: three nested generators took a fifth of the time of a claim.
+    """
+
+    __slots__ = ("_database", "_driver")
+
+    def __init__(self, database: Database) -> None:
+        """Take the database; the turn is taken on entering."""
+        self._database = database
+
+    def __enter__(self) -> DBAPIConnection:
+        self._database.take_turn()
+        try:
+            with answered():
+                self._driver = self._database.own_writer()
+                begin_to_write(self._driver)
+        except BaseException:
+            self._database.give_turn()
+            raise
+        return self._driver
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        try:
+            with answered():
+                try:
+                    if problem is not None:
+                        raise problem
+                    self._driver.commit()
+                except BaseException:
+                    self._driver.rollback()
+                    raise
+        finally:
+            self._database.give_turn()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
 from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from haulage.core.errors import StoreUnavailable
@@ -62,7 +63,7 @@ def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
         connection.connection.cursor().execute("BEGIN")
 
     def begun_to_write(connection: Connection) -> None:
-        begin_to_write(connection.connection)
+        begin_to_write(driver_of(connection.connection))
 
     event.listen(reader, "connect", connected)
     event.listen(reader, "begin", begun)
@@ -70,7 +71,14 @@ def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
     return reader, writer
 
 
-def begin_to_write(driver: PoolProxiedConnection) -> None:
+def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
+    """The driver's own connection: each call through the pool's stand-in costs as much as a bound value."""
+    driver = pooled.driver_connection
+    assert driver is not None
+    return driver  # type: ignore[no-any-return]
+
+
+def begin_to_write(driver: DBAPIConnection) -> None:
     """Begin a transaction that writes."""
     driver.cursor().execute("BEGIN IMMEDIATE")
 

@@ -36,8 +36,8 @@ class StorageBudget:
     """
 
     def figures(self) -> Sequence[ColumnElement[Any]]:
-        """What the run asks for, and bytes of finished files and promised to running builds, over all tenants."""
-        return [exports.c.attempts, exports.c.generation_ms, exports.c.file_bytes, *_sums()]
+        """Bytes of finished files and promised to running builds, over all tenants."""
+        return _sums()
 
     def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, PoolProxiedConnection, Select, UpdateBase
+from sqlalchemy import Dialect, Select, UpdateBase
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Statement = Select[Any] | UpdateBase
@@ -19,7 +20,7 @@ Convert = Callable[[Any], Any] | None  # of a value on its way into or out of th
 
 
 class Prepared:
-    """A statement with one result row."""
+    """A statement that reads one row, or changes one."""
 
     def __init__(self, build: Callable[[], Statement], dialect: Dialect) -> None:
         """Keep how it is built, until it is first run; what an UPDATE sets are the names it is run with."""
@@ -27,12 +28,19 @@ class Prepared:
         self._dialect = dialect
         self._forms: dict[tuple[str, ...], _Form] = {}
 
-    def first(self, driver: PoolProxiedConnection, values: Mapping[str, Any]) -> Any:
+    def changed(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> bool:
+        """Run it and say whether it changed a row."""
+        form = self._form(values)
+        cursor = driver.cursor()
+        try:
+            cursor.execute(form.sql, form.bound(values))
+            return bool(cursor.rowcount)
+        finally:
+            cursor.close()
+
+    def first(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> Any:
         """Run it and read its row, or None when there is none."""
-        names = tuple(values)
-        form = self._forms.get(names)
-        if form is None:
-            form = self._forms[names] = _form_of(self._build(), self._dialect, names)
+        form = self._form(values)
         cursor = driver.cursor()
         try:
             cursor.execute(form.sql, form.bound(values))
@@ -45,6 +53,13 @@ class Prepared:
         for place, read in form.reads:
             values_read[place] = read(values_read[place])
         return form.row(*values_read)
+
+    def _form(self, values: Mapping[str, Any]) -> _Form:
+        names = tuple(values)
+        form = self._forms.get(names)
+        if form is None:
+            form = self._forms[names] = _form_of(self._build(), self._dialect, names)
+        return form
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sqlalchemy import (
     Connection,
-    PoolProxiedConnection,
     Select,
     Table,
     bindparam,
@@ -36,6 +35,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
@@ -43,12 +43,15 @@ from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Query, Terms
 from haulage.core.progress import Progress
 from haulage.stores.database import Database
+from haulage.stores.dialect import driver_of
 from haulage.stores.moves import beat_of, guard_of, write_of
 from haulage.stores.queue import Queue, in_state
 
 
 class Kept(Protocol):
-    """What the verbs themselves read of a record."""
+    """What the verbs themselves read of a record, a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def id(self) -> str:
@@ -64,7 +67,7 @@ class Admission(Protocol):
     """What a flow adds to a claim: figures to look at, and what to write when it is admitted."""
 
     def figures(self) -> Sequence[ColumnElement[Any]]:
-        """Columns to select beside the candidate's id, tenant and claim_no."""
+        """Columns to select beside the candidate's own."""
 
     def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
         """Values to set at the claim, or None when the run has to wait; ``row`` holds the figures by name."""
@@ -89,7 +92,8 @@ class SqlRuns(Generic[Run]):
         self._database = database
         self._table = table
         self._record = record
-        self._columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]
+        self._names = [field.name for field in fields(record)]
+        self._columns = [table.c[name] for name in self._names]
         self._admission = admission
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
@@ -102,9 +106,7 @@ class SqlRuns(Generic[Run]):
         self._position = prepare(queue.position)
         self._next = prepare(lambda: self._candidate(queue.next()))
         self._only = prepare(lambda: self._candidate(queue.only()))
-        self._writes = {
-            name: prepare(partial(write_of, table, move, self._columns)) for name, move in life.moves.items()
-        }
+        self._writes = {name: prepare(partial(write_of, table, move)) for name, move in life.moves.items()}
         self._beat = prepare(partial(beat_of, table, self._claim, with_progress=False))
         self._beat_with_progress = prepare(partial(beat_of, table, self._claim, with_progress=True))
 
@@ -168,15 +170,17 @@ class SqlRuns(Generic[Run]):
                 "lease_until": now + int(terms.lease_seconds * 1000),
                 **admitted,
             }
-            claimed = self._write(driver, self._claim, values, row.id, row.claim_no)
-        if claimed is None:
-            return None
-        return Held(row.id, row.tenant, row.claim_no + 1, terms.worker), self._record(*claimed)
+            if not self._write(driver, self._claim, values, row.id, row.claim_no):
+                return None
+        # What was read and what was written make the row as it is now: nobody else writes in between.
+        kept = dict(zip(self._names, row, strict=False)) | values
+        kept |= {"state": self._claim.target, "revision": row.revision + 1}
+        return Held(row.id, row.tenant, row.claim_no + 1, terms.worker), self._record(**kept)
 
     def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
-        c = self._table.c
         free_slot = self._queue.free_slot().label("free_slot")
-        return select(c.id, c.tenant, c.claim_no, free_slot, *self._admission.figures()).where(c.id == chosen)
+        figures = self._admission.figures()
+        return select(*self._columns, free_slot, *figures).where(self._table.c.id == chosen)
 
     # -- holding -----------------------------------------------------------------------------------
 
@@ -217,10 +221,10 @@ class SqlRuns(Generic[Run]):
         *,
         now: int | None = None,
         tx: Connection | None = None,
-    ) -> Run:
+    ) -> None:
         """Make a move that ends the lease, under its fence.
 
-        Asked again after an answer was lost, it finds its own result and returns it.
+        Asked again after an answer was lost, it finds its own result and is content.
 
         Raises:
             CancelWanted: the lease holds, but a cancel was requested that this move does not allow.
@@ -229,9 +233,8 @@ class SqlRuns(Generic[Run]):
         assert move.lease is LeaseUse.ENDS, f"{move.name} ends no lease"
         now = self._database.now(now)
         with self._database.write_prepared(tx) as driver:
-            row = self._write(driver, move, self._entering(move, values, now), held.id, held.claim_no)
-            if row is not None:
-                return self._record(*row)
+            if self._write(driver, move, self._entering(move, values, now), held.id, held.claim_no):
+                return
             row = self._by_id.first(driver, {"id": held.id})
             if row is None or row.claim_no != held.claim_no:
                 raise LeaseLost(held.id)
@@ -240,7 +243,6 @@ class SqlRuns(Generic[Run]):
                 raise CancelWanted(held.id)
             if row.state != move.target:
                 raise LeaseLost(held.id)
-        return self._record(*row)
 
     # -- moves without a lease ---------------------------------------------------------------------
 
@@ -257,8 +259,10 @@ class SqlRuns(Generic[Run]):
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
         now = self._database.now(now)
         with self._database.write_prepared(tx) as driver:
-            row = self._write(driver, move, self._entering(move, values, now), run_id)
-        return None if row is None else self._record(*row)
+            if not self._write(driver, move, self._entering(move, values, now), run_id):
+                return None
+            row = self._by_id.first(driver, {"id": run_id})
+        return self._record(*row)
 
     def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
@@ -275,16 +279,14 @@ class SqlRuns(Generic[Run]):
         # The active key goes, so that the same request right after a cancel is a new run.
         wish = {"cancel_requested_at": now, "active_key": None}
         with self._database.write(tx) as connection:
-            for move in at_once:
-                row = self._write(connection.connection, move, self._entering(move, wish, now), run_id)
-                if row is not None:
-                    return self._record(*row)
-            connection.execute(
-                update(self._table)
-                .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
-                .values(**wish, revision=c.revision + 1)
-            )
-            row = self._by_id.first(connection.connection, {"id": run_id})
+            driver = driver_of(connection.connection)
+            if not any(self._write(driver, move, self._entering(move, wish, now), run_id) for move in at_once):
+                connection.execute(
+                    update(self._table)
+                    .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
+                    .values(**wish, revision=c.revision + 1)
+                )
+            row = self._by_id.first(driver, {"id": run_id})
         return None if row is None else self._record(*row)
 
     # -- what is due -------------------------------------------------------------------------------
@@ -367,17 +369,17 @@ class SqlRuns(Generic[Run]):
 
     def _write(
         self,
-        driver: PoolProxiedConnection,
+        driver: DBAPIConnection,
         move: Move,
         values: Mapping[str, Any],
         run_id: str,
         claim_no: int | None = None,
-    ) -> Any:
+    ) -> bool:
         """Make one move under its guard: id, state, the fence where there is one, and the cancel."""
         written = {**values, "state": str(move.target), "guard_id": run_id}
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
-        return self._writes[move.name].first(driver, written)
+        return self._writes[move.name].changed(driver, written)
 
     def _entering(self, move: Move, values: Mapping[str, Any], now: int) -> dict[str, Any]:
         """What a row holds after a move: what the lease held is given back, a final state has an end."""

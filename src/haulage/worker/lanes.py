@@ -265,12 +265,11 @@ class Lane:
                 values["artifact_key"] = None
             elif outcome.move is ExportLife.stop:
                 return  # Only a run without bytes is cancelled: the lease runs out and the sweep tries on.
-        settled = self._settle_until_heard(outcome.move, values)
-        bench.observe(
-            events.RunSettled("export", run.id, outcome.move.name, settled.state, outcome.code, outcome.cause)
-        )
+        self._settle_until_heard(outcome.move, values)
+        move = outcome.move
+        bench.observe(events.RunSettled("export", run.id, move.name, move.target, outcome.code, outcome.cause))
 
-    def _settle_until_heard(self, move: Move, values: Mapping[str, Any]) -> ExportRun:
+    def _settle_until_heard(self, move: Move, values: Mapping[str, Any]) -> None:
         """Settle, again while the store does not answer: the answer may have been lost after the commit.
 
         Raises:
@@ -280,11 +279,13 @@ class Lane:
         wait = 0.05
         while True:
             try:
-                return self._bench.runs.settle(self._held, move, values)
+                self._bench.runs.settle(self._held, move, values)
             except StoreUnavailable as problem:
                 if time.monotonic() >= give_up:
                     raise
                 self._bench.observe(events.StoreFailed("settle", str(problem), wait))
+            else:
+                return
             time.sleep(wait)
             wait = min(1.0, wait * 2)
 
