@@ -24,6 +24,7 @@ from haulage.core.ports import After, Presence, Terms
 from haulage.exports.life import ExportRun
 from haulage.flows import FLOWS
 from haulage.stores.open import open_store
+from haulage.stores.tables import facts
 
 NOW = 1_800_000_000_000  # when a test begins, in milliseconds
 MINUTE = 60_000
@@ -225,6 +226,11 @@ class Case:
         table = self.runs._table
         with self.store.begin() as tx:
             tx.execute(table.update().where(table.c.id == run_id).values(**values))
+
+    def want_workers(self, oldest):
+        """What a migration to a schema that older workers must not touch writes."""
+        with self.store.begin() as tx:
+            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
 
     # -- every state and every move of a life -------------------------------------------------------
 

@@ -38,7 +38,7 @@ BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
 LIMITS = ExportLimits(
     build=BUILD,
     store_bytes=8 * GIB,
-    lease_seconds=2,
+    lease_seconds=4,  # a busy machine must not lose one by being slow
     beat_seconds=0.2,
     progress_seconds=0.05,
     stop_seconds=1,

@@ -41,7 +41,7 @@ def test_a_claim_loop_whose_store_is_locked_backs_off_and_recovers(house):
 @pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=20)], indirect=True)
 def test_a_lock_shorter_than_the_lease_costs_a_running_build_nothing(house):
     worker = house.worker()
-    run = house.request("stream", rows=2_000_000)
+    run = house.request("stream", rows=700_000)
     house.wait_for_rows(run)
     with locked(house):
         worker.wait_for("StoreFailed", where="heartbeat")

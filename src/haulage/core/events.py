@@ -31,6 +31,14 @@ class WorkerDraining(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRefuses(Event):
+    """The store was migrated while this worker lived, and wants a newer one: it claims no more."""
+
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
     """A worker has gone in good order."""
 

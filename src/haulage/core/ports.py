@@ -150,7 +150,7 @@ class Presence:
     host: str
     pid: int
     version: str
-    state: str  # claiming or draining
+    state: str  # claiming, draining, or refusing: too old for the store
     lanes: int
     started_at: int
     seen_at: int

@@ -117,7 +117,7 @@ class ExportRows(SqlRuns[ExportRun]):
         since = instant - int(abandon_seconds * 1000)
         alive = (
             select(workers.c.id)
-            .where(workers.c.seen_at > since)
+            .where(workers.c.seen_at > since, workers.c.state != "refusing")
             .where(or_(workers.c.only_run.is_(None), workers.c.only_run == exports.c.id))
             .exists()
         )

@@ -79,6 +79,12 @@ class Store:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
+    def refusal(self) -> str | None:
+        """Why a worker of this version may not claim here; None when it may."""
+        with self._database.read() as connection:
+            kept = {row.name: row.value for row in connection.execute(select(facts))}
+        return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
         from haulage.stores.migrations.run import migrate  # Alembic takes half a second
@@ -158,8 +164,14 @@ def _fit(store: Store) -> None:
             f"the store has schema {schema.version}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
-    if schema.min_worker is not None and schema.min_worker > SCHEMA_VERSION:
-        raise SchemaMismatch(
-            f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
-            f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
-        )
+    if (refusal := _too_old(schema)) is not None:
+        raise SchemaMismatch(refusal)
+
+
+def _too_old(schema: Schema) -> str | None:
+    if schema.min_worker is None or schema.min_worker <= SCHEMA_VERSION:
+        return None
+    return (
+        f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
+        f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
+    )

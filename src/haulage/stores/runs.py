@@ -46,6 +46,7 @@ from haulage.stores.database import Database
 from haulage.stores.dialect import driver_of
 from haulage.stores.moves import beat_of, guard_of, write_of
 from haulage.stores.queue import Queue, in_state
+from haulage.stores.tables import SCHEMA_VERSION, facts
 
 
 class Kept(Protocol):
@@ -180,7 +181,9 @@ class SqlRuns(Generic[Run]):
     def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
         free_slot = self._queue.free_slot().label("free_slot")
         figures = self._admission.figures()
-        return select(*self._columns, free_slot, *figures).where(self._table.c.id == chosen)
+        # A store that was migrated may want newer workers; one that lives on must not claim, whenever it last looked.
+        oldest = select(facts.c.value).where(facts.c.name == "min_worker").scalar_subquery()
+        return select(*self._columns, free_slot, *figures).where(self._table.c.id == chosen, oldest <= SCHEMA_VERSION)
 
     # -- holding -----------------------------------------------------------------------------------
 

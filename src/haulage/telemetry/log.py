@@ -14,6 +14,7 @@ LEVELS: dict[type[events.Event], int] = {
     events.StoreFailed: logging.WARNING,
     events.RemovalFailed: logging.WARNING,
     events.LeaseWasLost: logging.WARNING,
+    events.WorkerRefuses: logging.ERROR,
     events.ArtifactLost: logging.ERROR,
     events.KeysNotRead: logging.ERROR,
     events.Incident: logging.ERROR,

@@ -145,7 +145,8 @@ def _metrics(services: Services, asking: Asking) -> Iterator[str]:
     yield from _gauge("haulage_info", "The version of this program.", {f'version="{services.version}"': 1})
     states = {f'flow="{ExportLife.flow}",state="{state}"': tally.get(state, 0) for state in ExportLife.states}
     yield from _gauge("haulage_runs", "Runs in each state.", states)
-    living = {f'state="{state}"': sum(each.state == state for each in alive) for state in ("claiming", "draining")}
+    states_of_workers = ("claiming", "draining", "refusing")
+    living = {f'state="{state}"': sum(each.state == state for each in alive) for state in states_of_workers}
     yield from _gauge("haulage_workers", "Workers seen lately.", living)
     yield from _gauge("haulage_slots", "Builds at once, over all hosts.", {"": services.limits.slots})
     stored = {'kind="stored"': used.stored_bytes, 'kind="reserved"': used.reserved_bytes}

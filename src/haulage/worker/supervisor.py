@@ -50,6 +50,9 @@ class WorkerStore(Protocol):
     def watch(self) -> Watcher:
         """A hint that something changed."""
 
+    def refusal(self) -> str | None:
+        """Why this version may not claim here; None when it may."""
+
 
 class Supervisor:
     """One worker process. ``run`` blocks until it was drained or stopped."""
@@ -86,6 +89,7 @@ class Supervisor:
         self._near_until = 0.0  # monotonic seconds
         self._draining = False
         self._stopping = False
+        self._refusal: str | None = None
         self._presence = Presence(
             id=self.id,
             host=socket.gethostname()[:200],
@@ -207,7 +211,12 @@ class Supervisor:
     # -- presence and the end ----------------------------------------------------------------------
 
     def _announce(self) -> None:
-        state = "draining" if self._draining else "claiming"
+        # The store may have been migrated since; the claim itself looks again (stores/runs.py).
+        refusal = self._store.refusal()
+        if refusal is not None and refusal != self._refusal:
+            self._observe(events.WorkerRefuses(self.id, refusal))
+        self._refusal = refusal
+        state = "draining" if self._draining else "claiming" if refusal is None else "refusing"
         self._store.workers.announce(replace(self._presence, state=state))
 
     def _announce_until_heard(self) -> None:
