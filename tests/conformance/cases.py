@@ -6,7 +6,9 @@ What a store or a life cannot do is asked for by capability (`case.needs`, `case
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import sqlite3
 import tempfile
 from collections import deque
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from tests.servers.openers import MariaDB, PostgreSQL
 
 from haulage.core.clock import new_id
 from haulage.core.lifecycle import CancelWish, LeaseUse
@@ -33,6 +36,15 @@ DAY = 24 * 60 * MINUTE
 
 class Sqlite:
     """A new store is a copy of one that was migrated once; it lives in memory where the machine has such a folder."""
+
+    impatience_ms = 20
+
+    def new(self, folder: Path) -> str:
+        """A place without anything."""
+        return f"sqlite:///{folder}/store.db"
+
+    def done(self, _url: str) -> None:
+        """The folder goes with the test."""
 
     def url(self, folder: Path) -> str:
         (folder / "store.db").write_bytes(_migrated_sqlite())
@@ -73,6 +85,15 @@ class Sqlite:
         event.remove(engine, "checkout", limit)
         for connection in pages:
             connection.execute("pragma max_page_count = 1000000")
+
+    def deafen(self, watcher, monkeypatch):
+        """Have the hint fail."""
+
+        class Broken:
+            def execute(self, _sql):
+                raise sqlite3.OperationalError(os.strerror(errno.EIO))
+
+        monkeypatch.setattr(watcher, "_driver", Broken())
 
     def transitions(self, url: str) -> list[tuple]:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as direct:
@@ -132,7 +153,7 @@ class ExportKit:
         return {"failure_code": "build_failed"} if move.target == "failed" else {}
 
 
-STORES = {"sqlite": Sqlite()}
+STORES = {"sqlite": Sqlite(), "postgresql": PostgreSQL(), "mariadb": MariaDB()}
 KITS = {"exports": ExportKit()}
 
 
@@ -162,6 +183,11 @@ class Case:
     def needs(self, capability):
         if not getattr(self.store.capabilities, capability):
             pytest.skip(f"this store has no {capability}")
+
+    def needs_opener(self, means):
+        """What only some stores can be put through from outside: a server's disk is the server's."""
+        if not hasattr(self.opener, means):
+            pytest.skip(f"no way to have this store {means.replace('_', ' ')}")
 
     def needs_verb(self, verb):
         if not hasattr(self.runs, verb):
@@ -266,4 +292,9 @@ class Case:
 
 def pairs():
     """Every store with every flow, named."""
-    return [pytest.param((opener, flow), id=f"{name}-{flow.name}") for name, opener in STORES.items() for flow in FLOWS]
+    return [
+        # A server takes seconds to start: its tests are not of the quick ones.
+        pytest.param((opener, flow), id=f"{name}-{flow.name}", marks=() if name == "sqlite" else pytest.mark.slow)
+        for name, opener in STORES.items()
+        for flow in FLOWS
+    ]

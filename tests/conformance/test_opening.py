@@ -10,8 +10,8 @@ import pytest
 from tests.conformance.processes import open_once_more, together
 
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
-from haulage.stores.open import Schema, open_store, sqlite_path
-from haulage.stores.tables import SCHEMA_VERSION
+from haulage.stores.open import Schema, dialect_of, open_store
+from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
 
 
 def set_facts(url, **facts):
@@ -62,7 +62,9 @@ def test_an_empty_file_is_a_new_store(tmp_path, begun):
 
 @pytest.mark.process
 def test_six_processes_may_open_the_same_new_store_at_once(case, tmp_path):
-    url = f"sqlite:///{tmp_path}/haulage.db"
+    if not case.store.makes_itself:
+        pytest.skip("a new store of this kind does not make itself")
+    url = case.opener.new(tmp_path)
 
     assert [SCHEMA_VERSION] * 6 == together(case, open_once_more, *[url] * 6)
 
@@ -138,12 +140,61 @@ def test_a_file_may_have_any_name(tmp_path, name):
     ("url", "word"),
     [
         ("haulage.db", "is no URL; write sqlite:///haulage.db"),
-        ("sqlite://", "is no store of this version; write sqlite:///haulage.db"),
-        ("sqlite:///:memory:", "is no store of this version"),
+        ("sqlite://", "names no file; write sqlite:///haulage.db"),
+        ("sqlite:///:memory:", "names no file"),
         ("oracle://host/db", "is no store of this version"),
         ("sqlite:///haulage.db?mode=ro", "takes no options"),
+        ("postgresql://host", "names no database"),
+        ("postgresql://host/haulage?proxy=session", "either left out or transaction"),
+        ("mariadb://host/", "names no database"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused_with_one_that_does(url, word):
     with pytest.raises(ValueError, match=word.replace("?", r"\?")):
-        sqlite_path(url)
+        dialect_of(url)
+
+
+@pytest.mark.parametrize("url", ["oracle://amina:hush@host/db", "postgresql://amina:hush@host", "amina:hush@host"])
+def test_a_url_that_is_refused_shows_no_password(url):
+    with pytest.raises(ValueError, match="write sqlite:///") as refused:
+        dialect_of(url)
+
+    assert "hush" not in str(refused.value) or "://" not in url
+
+
+@pytest.mark.parametrize("url", ["postgresql://amina:hush@127.0.0.1:1/db", "mariadb://amina:hush@127.0.0.1:1/db"])
+def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_shown(url):
+    with pytest.raises(StoreUnavailable) as refused:
+        open_store(url)
+
+    told, problem = "", refused.value
+    while problem is not None:
+        told += f"{type(problem).__name__}: {problem}\n"
+        problem = problem.__cause__ or problem.__context__
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [("postgresql://host/db", "psycopg", "postgresql"), ("mariadb://host/db", "pymysql", "mariadb")],
+)
+def test_a_driver_that_is_missing_is_named_with_what_to_install(url, module, extra, monkeypatch):
+    monkeypatch.setattr("haulage.stores.server.find_spec", lambda name: None if name == module else name)
+
+    with pytest.raises(StoreUnavailable, match=rf"{module} not found.*pip install 'haulage\[{extra}\]'"):
+        open_store(url)
+
+
+def test_a_new_database_on_a_server_is_refused_with_the_command_to_run(case):
+    """Only a file of ours is made by the first start; a database belongs to somebody who gave us a place in it."""
+    if case.store.makes_itself:
+        pytest.skip("a new store of this kind makes itself")
+    url = case.opener.new()
+
+    with pytest.raises(SchemaMismatch, match="no tables of haulage yet; run: haulage migrate up"):
+        open_store(url)
+    with closing(open_store(url, migrate_new=False)) as store:
+        assert Schema(None, None, new=True) == store.schema()
+        store.migrate()
+    with closing(open_store(url)) as store:
+        assert Schema(SCHEMA_VERSION, MIN_WORKER) == store.schema()

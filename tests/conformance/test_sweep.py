@@ -296,14 +296,12 @@ def test_the_abandoned_are_bounded_too(waiting):
 
 @pytest.mark.parametrize("name", DUE)
 def test_a_pass_that_finds_nothing_writes_nothing(case, name):
-    """It does not even ask for the right to write: another process holds that for the whole test."""
+    """It does not even ask for the right to write: another program holds that for the whole test."""
     move = case.moves(name)
     case.bring(move.source)
-    other = case.open()
-    with other.begin():
+    with case.opener.locked(case.url):
         assert [] == sweep(case, move, now=case.now)
         assert 0 == case.runs.remove(now=case.now)
-    other.close()
 
 
 def test_a_sweep_that_finds_something_after_another_did_it_does_nothing(case):
@@ -365,7 +363,5 @@ def test_the_removal_of_rows_is_bounded(case):
 def test_a_lock_that_lasts_is_an_error_and_not_a_silence(case):
     starve = case.moves("starve")
     case.add()
-    other = case.open()
-    with other.begin(), pytest.raises(StoreUnavailable):
+    with case.opener.locked(case.url), pytest.raises(StoreUnavailable):
         sweep(case, starve, now=case.now + DAY)
-    other.close()

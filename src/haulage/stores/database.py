@@ -5,32 +5,45 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, Table, delete, select, tuple_
+from sqlalchemy import Connection, Delete, PoolProxiedConnection, Table, delete, select, tuple_
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.clock import now_ms
 from haulage.core.errors import StoreUnavailable
-from haulage.stores.dialect import DRIVER_ERRORS, INTEGRITY_ERRORS, begin_to_write, driver_of, driver_words
+from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
-TURN_SECONDS = 5.0  # how long a writer waits for the other threads of its process
+CONFLICTS_MAX = 5  # how often a transaction that met another is made again
+
+
+class Conflict(StoreUnavailable):
+    """Two transactions met, and the database ended this one: it may simply be made again."""
+
+
+class Refusal(AssertionError):
+    """A row broke a constraint: no failure of the store but a mistake of ours."""
 
 
 class Database:
     """The two kinds of transaction that the stores use.
 
-    Writers of one process take turns before they ask the database for its lock: SQLite lets those that wait for
-    it sleep and try again, and under forty at once some never meet it free within their time.
+    Where the database has one writer at a time, those of one process take turns before they ask it for its lock:
+    SQLite lets those that wait for it sleep and try again, and under forty at once some never meet it free
+    within their time.
     """
 
-    def __init__(self, reader: Engine, writer: Engine) -> None:
-        """Take the engines made by ``dialect.py``; they share their connections."""
-        self.engine = reader
-        self._writer = writer
+    def __init__(self, dialect: Dialect) -> None:
+        """Take what knows the database; its two engines share their connections."""
+        self.dialect = dialect
+        self.engine, self._writer = dialect.engines()
+        self._errors: tuple[type[BaseException], ...] = (DBAPIError, *dialect.driver_errors)
         self._turn = threading.Lock()
         self._kept: tuple[int, PoolProxiedConnection, DBAPIConnection] | None = None  # by process
 
@@ -40,12 +53,25 @@ class Database:
         if tx is not None:
             yield tx
             return
-        self.take_turn()
-        try:
-            with answered(), self._writer.begin() as connection:
-                yield connection
-        finally:
-            self.give_turn()
+        turn = self._in_turn() if self.dialect.in_turn else nullcontext()
+        with turn, self.answered(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def admit(self) -> Iterator[Connection]:
+        """A transaction of a door: what it counts stays so until it has written, over all hosts."""
+        # In turn also where the database lets many write: those of one process need not wait in it.
+        with self._in_turn(), self.answered(), self._writer.begin() as connection:
+            self.dialect.begin_admission(connection)
+            yield connection
+        self.ring()
+
+    @contextmanager
+    def migrate(self) -> Iterator[Connection]:
+        """A transaction that changes the schema, and no other one beside it."""
+        with self._in_turn(), self.answered(), self.dialect.migrator(self._writer).begin() as connection:
+            self.dialect.guard_migration(connection)
+            yield connection
 
     @contextmanager
     def read(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -53,26 +79,53 @@ class Database:
         if tx is not None:
             yield tx
             return
-        with answered(), self.engine.connect() as connection:
+        with self.answered(), self.engine.connect() as connection:
             yield connection
 
     # For verbs that run prepared statements and nothing else: the driver's connection itself, because what
     # SQLAlchemy does around a transaction takes longer than a claim does in it.
 
-    def write_prepared(self, tx: Connection | None = None) -> AbstractContextManager[DBAPIConnection]:
-        """As ``write``, for prepared statements alone."""
-        return PreparedWrite(self) if tx is None else nullcontext(driver_of(tx.connection))
+    def write_prepared(
+        self, tx: Connection | None = None, *, one: bool = False
+    ) -> AbstractContextManager[DBAPIConnection]:
+        """As ``write``, for prepared statements alone.
+
+        Args:
+            one: one statement writes, and what is read after it need not be of the same transaction.
+        """
+        if tx is not None:
+            return nullcontext(driver_of(tx.connection))
+        return WriteInTurn(self) if self.dialect.in_turn else self._pooled(begin=not one)
+
+    def read_prepared(self, tx: Connection | None = None) -> AbstractContextManager[DBAPIConnection]:
+        """As ``read``, for one prepared statement."""
+        return self._pooled(begin=False) if tx is None else nullcontext(driver_of(tx.connection))
 
     @contextmanager
-    def read_prepared(self, tx: Connection | None = None) -> Iterator[DBAPIConnection]:
-        """As ``read``, for one prepared statement."""
-        if tx is not None:
-            yield driver_of(tx.connection)
-            return
-        with answered():
+    def _pooled(self, *, begin: bool) -> Iterator[DBAPIConnection]:
+        """A connection of the pool; one that failed is not given back."""
+        with self.answered():
             pooled = self.engine.raw_connection()
+            driver = driver_of(pooled)
             try:
-                yield driver_of(pooled)
+                if begin:
+                    self.dialect.begin(driver)
+                yield driver
+                if begin:
+                    driver.commit()
+            except self.dialect.driver_errors as problem:
+                if self.dialect.refuses(problem):
+                    driver.rollback()
+                elif self.engine.dialect.is_disconnect(problem, driver, None):  # type: ignore[arg-type]
+                    # The others of the pool went to the same server; each of them would fail once.
+                    self.engine.pool._invalidate(pooled, problem)  # noqa: SLF001 - what SQLAlchemy does itself
+                else:
+                    pooled.invalidate(problem)
+                raise
+            except BaseException:
+                if begin:
+                    driver.rollback()
+                raise
             finally:
                 pooled.close()
 
@@ -83,17 +136,30 @@ class Database:
             self._kept = (os.getpid(), pooled, driver_of(pooled))
         return self._kept[2]
 
+    def ring(self) -> None:
+        """Tell those who wait for a hint that something was committed."""
+        self.dialect.ring(self.engine)
+
     def close(self) -> None:
         """Give every connection back."""
+        self.dialect.close()
         with self._turn:
             if self._kept is not None and self._kept[0] == os.getpid():
                 self._kept[1].close()
             self._kept = None
         self.engine.dispose()
 
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        self.take_turn()
+        try:
+            yield
+        finally:
+            self.give_turn()
+
     def take_turn(self) -> None:
         """Wait for the other writers of this process."""
-        if not self._turn.acquire(timeout=TURN_SECONDS):
+        if not self._turn.acquire(timeout=DOOR_WAIT_SECONDS):
             raise StoreUnavailable("too many wait to write to the store")
 
     def give_turn(self) -> None:
@@ -107,19 +173,54 @@ class Database:
             found = [tuple(row) for row in connection.execute(select(*key).where(due).limit(limit))]
         if not found:
             return 0
+        return self._delete(delete(table).where(tuple_(*key).in_(found), due))
+
+    def _delete(self, statement: Delete) -> int:
+        """Two sweeps may delete the same rows in another order, and meet."""
+        for _ in range(CONFLICTS_MAX):
+            with suppress(Conflict), self.write() as connection:
+                return connection.execute(statement).rowcount
         with self.write() as connection:
-            return connection.execute(delete(table).where(tuple_(*key).in_(found), due)).rowcount
+            return connection.execute(statement).rowcount
 
     def prepare(self, build: Callable[[], Statement]) -> Prepared:
         """A statement to be run often; ``build`` is called when it is first run."""
         return Prepared(build, self.engine.dialect)
 
-    def now(self, now: int | None) -> int:
-        """The given instant, or the store's clock: on SQLite that is the host's (DECISIONS 6)."""
-        return now_ms() if now is None else now
+    def now(self, now: int | None) -> Instant:
+        """The given instant, or the store's now: the database's own in the statement it stands in (DECISIONS 6)."""
+        if now is not None:
+            return now
+        return now_ms() if self.dialect.clock is None else Now(self.dialect.clock)
+
+    def read_clock(self) -> int:
+        """The store's now as a number."""
+        now = self.now(None)
+        if isinstance(now, int):
+            return now
+        with self.read() as connection:
+            return int(connection.execute(select(now.clock)).scalar_one())
+
+    @contextmanager
+    def answered(self) -> Iterator[None]:
+        """Turn what a driver raises into StoreUnavailable, without its SQL and parameters."""
+        try:
+            yield
+        except self._errors as problem:
+            said = _of_driver(problem)
+            if self.dialect.refuses(said):
+                raise Refusal(f"the store refused a row: {driver_words(problem)}") from problem
+            kind = Conflict if self.dialect.conflicts(said) else StoreUnavailable
+            raise kind(driver_words(problem)) from problem
+        except PoolTimeout as problem:
+            raise StoreUnavailable("no connection to the store was free in time") from problem
 
 
-class PreparedWrite:
+def _of_driver(problem: BaseException) -> BaseException:
+    return problem.orig if isinstance(problem, DBAPIError) and problem.orig is not None else problem
+
+
+class WriteInTurn:
     """One writing transaction on the driver's own connection: committed at the end, rolled back when something broke.
 
     A class and not a generator: three nested generators took a fifth of the time of a claim.
@@ -134,9 +235,9 @@ class PreparedWrite:
     def __enter__(self) -> DBAPIConnection:
         self._database.take_turn()
         try:
-            with answered():
+            with self._database.answered():
                 self._driver = self._database.own_writer()
-                begin_to_write(self._driver)
+                self._database.dialect.begin(self._driver)
         except BaseException:
             self._database.give_turn()
             raise
@@ -144,7 +245,7 @@ class PreparedWrite:
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         try:
-            with answered():
+            with self._database.answered():
                 try:
                     if problem is not None:
                         raise problem
@@ -156,17 +257,27 @@ class PreparedWrite:
             self._database.give_turn()
 
 
-@contextmanager
-def answered() -> Iterator[None]:
-    """Turn what a driver raises into StoreUnavailable, without its SQL and parameters.
+class OfDatabase(Protocol):
+    """What has verbs that can be made again."""
 
-    A row that breaks a constraint is no failure of the store but a mistake of ours, and is told as one.
-    """
-    try:
-        yield
-    except INTEGRITY_ERRORS as problem:
-        raise AssertionError(f"the store refused a row: {driver_words(problem)}") from problem
-    except DRIVER_ERRORS as problem:
-        raise StoreUnavailable(driver_words(problem)) from problem
-    except PoolTimeout as problem:
-        raise StoreUnavailable("no connection to the store was free in time") from problem
+    _database: Database
+
+
+Self_ = TypeVar("Self_", bound=OfDatabase)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def made_again(verb: Callable[Concatenate[Self_, P], R]) -> Callable[Concatenate[Self_, P], R]:
+    """Make a verb again when its transaction met another; inside the caller's transaction it is the caller's to."""
+
+    @wraps(verb)
+    def again(self: Self_, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(CONFLICTS_MAX if kwargs.get("tx") is None else 0):
+            try:
+                return verb(self, *args, **kwargs)
+            except Conflict:
+                continue
+        return verb(self, *args, **kwargs)
+
+    return again

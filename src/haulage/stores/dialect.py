@@ -1,74 +1,121 @@
-"""Where databases differ. A difference anywhere else is a bug.
+"""Where databases differ, as one interface: sqlite.py, postgresql.py and mariadb.py. A difference elsewhere is a bug.
 
-SQLite: WAL and synchronous=FULL (a committed run survives a power cut), BEGIN IMMEDIATE for every write (a
-deferred one that turns into a write fails at once instead of waiting), and a busy timeout below the beat.
+Above this line nobody asks for a database by name. What differs in *time*: where the database's clock decides
+(``clock``), an instant of now is a :class:`Now`, an expression that the database computes in the very statement
+that uses it (DECISIONS 6); where the host's clock decides it is a number.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
-from sqlalchemy.engine import URL
+from sqlalchemy import BigInteger, Connection, Engine, PoolProxiedConnection, bindparam, literal
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.elements import ColumnElement
 
-from haulage.core.errors import StoreUnavailable
-from haulage.stores.stir import Stir
+from haulage.core.ports import Watcher
 
 BUSY_TIMEOUT_MS = 800  # below the beat of 1 s, so that a beat that waits still fits its second
-# What a driver raises, through SQLAlchemy and (prepared statements, BEGIN, the hint) without it.
-DRIVER_ERRORS = (DBAPIError, sqlite3.Error)
-INTEGRITY_ERRORS = (IntegrityError, sqlite3.IntegrityError)
+MIGRATION_WAIT_SECONDS = 10  # how long a migration waits for another one
+DOOR_WAIT_SECONDS = 5.0  # how long a request waits for those before it
 
 
-_decode_json = json.JSONDecoder().raw_decode
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do; asked for by capability, never by a store's name."""
+
+    transactions: bool  # what must hold together commits together
+    database_clock: bool  # its own clock decides, not the host's
+    schema_transactions: bool = True  # a migration that breaks off leaves what was there
+    counters: bool = False  # tenants' gates and the budget are kept as rows of their own (counters.py)
+    row_security: bool = False  # the database itself keeps tenants apart (tenants.py)
 
 
-def _read_json(text: str) -> Any:
-    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for."""
-    return _decode_json(text)[0]
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The database's own now, some milliseconds later or earlier, in whatever statement it stands."""
+
+    clock: ColumnElement[int]
+    offset_ms: int = 0
+
+    def __add__(self, milliseconds: int) -> Now:
+        return Now(self.clock, self.offset_ms + milliseconds)
+
+    def __sub__(self, milliseconds: int) -> Now:
+        return self + -milliseconds
+
+    def __clause_element__(self) -> ColumnElement[int]:
+        """What SQLAlchemy puts in its place."""
+        return self.clock + literal(self.offset_ms, BigInteger)
+
+    def bound_as(self, name: str) -> ColumnElement[int]:
+        """The same with its offset bound by name, for a prepared statement."""
+        return self.clock + bindparam(name, type_=BigInteger)
 
 
-def driver_words(problem: BaseException) -> str:
-    """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
-    said = problem.orig if isinstance(problem, DBAPIError) else problem
-    return f"{type(said).__name__}: {said}"
+Instant: TypeAlias = int | Now
 
 
-def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
-    """An engine that reads and one that writes, on one pool of connections to one SQLite file.
+class Dialect(Protocol):
+    """What one kind of database does in its own way."""
 
-    Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it.
-    """
-    reader = create_engine(
-        url,
-        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
-        hide_parameters=True,  # no value of a row in a traceback
-        json_deserializer=_read_json,
-        pool_size=4,
-        max_overflow=60,
-    )
-    writer = create_engine(url, pool=reader.pool, hide_parameters=True, json_deserializer=_read_json)
+    capabilities: Capabilities
+    driver_errors: tuple[type[BaseException], ...]  # of the driver itself, beside SQLAlchemy's
+    clock: ColumnElement[int] | None  # milliseconds; None where the host's clock is the store's
+    in_turn: bool  # writers of one process take turns, on a connection of their own
+    in_one: bool  # a sweep changes all it found in one transaction
+    makes_itself: bool  # a new one gets its schema when it is first opened
+    place: str  # the store as messages name it, without credentials
 
-    def connected(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # The driver starts no transaction behind our back.
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
+    def engines(self) -> tuple[Engine, Engine]:
+        """An engine that reads and one that writes, on one pool."""
 
-    def begun(connection: Connection) -> None:
-        connection.connection.cursor().execute("BEGIN")
+    def begin(self, driver: DBAPIConnection) -> None:
+        """Begin a transaction that writes."""
 
-    def begun_to_write(connection: Connection) -> None:
-        begin_to_write(driver_of(connection.connection))
+    def begin_admission(self, connection: Connection) -> None:
+        """Let no other door decide until this transaction ends."""
 
-    event.listen(reader, "connect", connected)
-    event.listen(reader, "begin", begun)
-    event.listen(writer, "begin", begun_to_write)
-    return reader, writer
+    def refuses(self, problem: BaseException) -> bool:
+        """Say whether the row broke a constraint."""
+
+    def conflicts(self, problem: BaseException) -> bool:
+        """Say whether two transactions met and this one may simply be made again."""
+
+    def beats(self) -> str:
+        """A SELECT of the beats in the JSON bound as ``doc``: id, claim_no, news, phase, processed, total."""
+
+    @property
+    def claimer(self) -> Any:
+        """How a run is claimed (claims.py)."""
+
+    def prepare_place(self) -> None:
+        """Make the place of a store that may not be there yet.
+
+        Raises:
+            StoreUnavailable: it cannot be made.
+        """
+
+    def migrator(self, writer: Engine) -> Engine:
+        """An engine whose statements may take as long as they need."""
+
+    def guard_migration(self, connection: Connection) -> None:
+        """Let no other migration run beside this one.
+
+        Raises:
+            StoreUnavailable: another one runs, or the server is too old.
+        """
+
+    def watch(self, engine: Engine) -> Watcher:
+        """A hint that something changed."""
+
+    def ring(self, engine: Engine) -> None:
+        """Tell those who wait for a hint, where they are told."""
+
+    def close(self) -> None:
+        """End what rings."""
 
 
 def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
@@ -78,45 +125,7 @@ def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
     return driver  # type: ignore[no-any-return]
 
 
-def begin_to_write(driver: DBAPIConnection) -> None:
-    """Begin a transaction that writes."""
-    driver.cursor().execute("BEGIN IMMEDIATE")
-
-
-class SqliteWatcher:
-    """A hint from ``PRAGMA data_version``: it changes when another connection has committed."""
-
-    def __init__(self, engine: Engine) -> None:
-        """Take a connection of its own."""
-        self._held = engine.raw_connection()
-        self._stir = Stir(Path(str(engine.url.database)).absolute())
-        driver: Any = self._held.driver_connection
-        self._driver: sqlite3.Connection = driver
-        self._seen = -1
-
-    @property
-    def descriptor(self) -> int | None:
-        """What becomes readable when the file or its log is written."""
-        return self._stir.descriptor
-
-    def stirred(self) -> bool:
-        """Say whether the file or its log was written since the last call."""
-        return self._stir.felt()
-
-    def changed(self) -> bool:
-        """Say whether another connection may have committed since the last call (true at the first).
-
-        Raises:
-            StoreUnavailable: the file cannot be read.
-        """
-        try:
-            version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
-        except sqlite3.Error as problem:
-            raise StoreUnavailable(driver_words(problem)) from problem
-        changed, self._seen = version != self._seen, version
-        return changed
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._stir.close()
-        self._held.close()
+def driver_words(problem: BaseException) -> str:
+    """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
+    said = problem.orig if isinstance(problem, DBAPIError) else problem
+    return f"{type(said).__name__}: {said}"

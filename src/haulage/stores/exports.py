@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import BigInteger, Connection, String, bindparam, cast, func, literal_column, null, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.database import Database
+from haulage.stores.dialect import Instant
 from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, workers
@@ -39,7 +40,7 @@ class StorageBudget:
         """Bytes of finished files and promised to running builds, over all tenants."""
         return _sums()
 
-    def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
+    def admit(self, row: Any, terms: Terms, now: Instant) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""
         free = max(0, terms.store_bytes - row.stored_all)
         room = min(row.file_bytes, free)
@@ -53,6 +54,19 @@ class StorageBudget:
             "phase": None,
             "processed": None,
             "total": None,
+        }
+
+    def admitted(self, run: Any, pool: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
+        """The same in SQL."""
+        free = func.greatest(literal_column("0"), bindparam("store_bytes", type_=BigInteger) - pool.c.stored_bytes)
+        room = func.least(run.c.file_bytes, free)
+        fits = or_(room <= literal_column("0"), room <= free - pool.c.reserved_bytes)
+        return fits, {
+            "reserved_bytes": room,
+            "attempts": run.c.attempts + 1,
+            "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
+            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + 1, String)),
+            **dict.fromkeys(("phase", "processed", "total"), null()),
         }
 
 
@@ -122,4 +136,4 @@ class ExportRows(SqlRuns[ExportRun]):
             .exists()
         )
         values = {"failure_code": "workers_gone"}
-        return self.abandon(ExportLife.abandon, values, alive=alive, before=since, now=instant)
+        return self.abandon(ExportLife.abandon, values, alive=alive, before=since, now=now)

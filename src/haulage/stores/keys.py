@@ -42,10 +42,10 @@ class SqlKeys:
         tx: Connection | None = None,
     ) -> None:
         """Remember a key; one that was too old is written anew."""
-        now = self._database.now(now)
+        instant = self._database.now(now)
         mine = (keys.c.tenant == tenant, keys.c.account == account, keys.c.key == key)
         with self._database.write(tx) as connection:
-            connection.execute(delete(keys).where(*mine, keys.c.expires_at <= now))
+            connection.execute(delete(keys).where(*mine, keys.c.expires_at <= instant))
             connection.execute(
                 insert(keys).values(
                     tenant=tenant,
@@ -53,7 +53,7 @@ class SqlKeys:
                     key=key,
                     body_hash=kept.body_hash,
                     run=kept.run,
-                    expires_at=now + int(seconds * 1000),
+                    expires_at=instant + int(seconds * 1000),
                 )
             )
 

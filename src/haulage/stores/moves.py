@@ -2,14 +2,32 @@
 
     guard    state = from, and what the move wants of a cancel
     write    UPDATE … WHERE id and guard, and for a leased move the fence claim_no
-    beat     UPDATE … WHERE id, the leased state, and the fence
+    beat     UPDATE … of all runs of a worker, WHERE id, the leased state, and the fence
 
-What an UPDATE sets beside ``revision`` are the values that it is run with (``prepared.py``).
+What a move sets beside ``revision`` are the values that it is run with (``prepared.py``).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Table, Update, bindparam, update
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Select,
+    String,
+    Subquery,
+    Table,
+    Update,
+    bindparam,
+    case,
+    column,
+    func,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.lifecycle import CancelWish, LeaseUse, Move
@@ -39,16 +57,47 @@ def write_of(table: Table, move: Move) -> Update:
     return statement.values(revision=c.revision + 1)
 
 
-def beat_of(table: Table, claim: Move, *, with_progress: bool) -> Update:
-    """The statement of a heartbeat; it answers whether a cancel is wanted, or nothing where the lease is gone.
+def beats_of(document: str) -> Subquery:
+    """The beats of a worker as rows; ``document`` is how a database reads them (dialect.py)."""
+    numbers = [column(name, BigInteger) for name in ("claim_no", "news", "processed", "total")]
+    return text(document).columns(column("id", String), *numbers, column("phase", String)).subquery("beats")
 
-    A beat alone is not counted in ``revision``: it changes nothing that a reader would wait for.
+
+def beat_guard(table: Table, claim: Move, beats: Any) -> tuple[ColumnElement[bool], ...]:
+    """Which row a beat is for."""
+    return table.c.id == beats.c.id, in_state(table, claim.target), table.c.claim_no == beats.c.claim_no
+
+
+def beat_of(table: Table, claim: Move, document: str, clock: ColumnElement[int] | None, *, answers: bool) -> Update:
+    """The statement of all heartbeats of a worker; where it can, it answers those that hold.
+
+    A beat without news is not counted in ``revision``: it changes nothing that a reader would wait for.
     """
-    c = table.c
-    guard = (
-        c.id == bindparam("guard_id"),
-        in_state(table, claim.target),
-        c.claim_no == bindparam("guard_claim_no"),
+    c, beats = table.c, beats_of(document)
+    now = bindparam("now", type_=BigInteger)
+    at = now if clock is None else func.coalesce(now, clock)
+    news = beats.c.news == literal_column("1")
+    told = ("phase", "processed", "total")
+    statement = (
+        update(table)
+        .where(*beat_guard(table, claim, beats))
+        .values(
+            heartbeat_at=at,
+            lease_until=at + bindparam("lease_ms", type_=BigInteger),
+            revision=c.revision + beats.c.news,
+            updated_at=case((news, at), else_=c.updated_at),
+            **{name: case((news, beats.c[name]), else_=c[name]) for name in told},
+        )
     )
-    beat = update(table).where(*guard).returning(c.cancel_requested_at)
-    return beat.values(revision=c.revision + 1) if with_progress else beat
+    return statement.returning(*pulse_of(table)) if answers else statement
+
+
+def pulses_of(table: Table, claim: Move, document: str) -> Select[Any]:
+    """What ``beat_of`` answers, for a database whose UPDATE answers nothing."""
+    beats = beats_of(document)
+    return select(*pulse_of(table)).where(*beat_guard(table, claim, beats))
+
+
+def pulse_of(table: Table) -> tuple[Column[Any], ...]:
+    """Whose beat it was, and whether a cancel is wanted."""
+    return table.c.id, table.c.claim_no, table.c.cancel_requested_at

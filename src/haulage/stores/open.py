@@ -6,6 +6,7 @@ to run (DECISIONS 28).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +15,20 @@ from sqlalchemy import Connection, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from haulage.core.errors import SchemaMismatch, StoreUnavailable
+from haulage.config.faults import masked
+from haulage.core.errors import SchemaMismatch
 from haulage.core.limits import ExportLimits
-from haulage.stores.database import Database, answered
-from haulage.stores.dialect import SqliteWatcher, sqlite_engines
+from haulage.core.ports import Watcher
+from haulage.stores.database import Database
+from haulage.stores.dialect import Dialect
 from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
+from haulage.stores.mariadb import MariaDB
+from haulage.stores.postgresql import PostgreSQL
 from haulage.stores.sessions import SqlSessions
+from haulage.stores.sqlite import Sqlite
 from haulage.stores.tables import SCHEMA_VERSION, facts
 from haulage.stores.workers import SqlWorkers
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a store can do; asked for by capability, never by a store's name."""
-
-    transactions: bool  # what must hold together commits together
-    database_clock: bool  # its own clock decides, not the host's
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +47,35 @@ class Store:
     def __init__(self, url: str, limits: ExportLimits) -> None:
         """Open it without looking at its schema; ``open_store`` looks."""
         self.url = url
-        self.path = sqlite_path(url)
-        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path))))
-        self.capabilities = Capabilities(transactions=True, database_clock=False)
+        dialect = dialect_of(url)
+        self.place = dialect.place
+        self.capabilities = dialect.capabilities
+        self.makes_itself = dialect.makes_itself
+        dialect.prepare_place()
+        self._database = Database(dialect)
         self.exports = ExportRows(self._database, limits)
         self.workers = SqlWorkers(self._database)
         self.keys = SqlKeys(self._database)
         self.sessions = SqlSessions(self._database)
 
     def begin(self) -> AbstractContextManager[Connection]:
-        """A writing transaction to pass to the verbs."""
-        return self._database.write()
+        """A writing transaction to pass to the verbs; over all hosts one at a time."""
+        return self._database.admit()
 
     def now(self) -> int:
         """The store's clock, in milliseconds."""
-        return self._database.now(None)
+        return self._database.read_clock()
 
-    def watch(self) -> SqliteWatcher:
+    def watch(self) -> Watcher:
         """A hint that something changed."""
-        with answered():
-            return SqliteWatcher(self._database.engine)
+        with self._database.answered():
+            return self._database.dialect.watch(self._database.engine)
 
     def schema(self) -> Schema:
         """Read which schema the store has."""
         with self._database.read() as connection:
-            tables = inspect(connection).get_table_names()
-            if facts.name not in tables:
-                return Schema(None, None, new=not tables)
+            if not inspect(connection).has_table(facts.name):
+                return Schema(None, None, new=not inspect(connection).get_table_names())
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
@@ -89,7 +89,7 @@ class Store:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
         from haulage.stores.migrations.run import migrate  # Alembic takes half a second
 
-        with self._database.write() as connection:
+        with self._database.migrate() as connection:
             migrate(connection, target)
 
     def close(self) -> None:
@@ -97,37 +97,66 @@ class Store:
         self._database.close()
 
 
-def sqlite_path(url: str) -> Path:
-    """The file of a SQLite URL.
+def _of_file(url: URL) -> Dialect:
+    if not url.database or url.database == ":memory:":
+        raise ValueError("it names no file")
+    if url.query:
+        raise ValueError("a store in a file takes no options after a question mark")
+    return Sqlite(Path(url.database))
+
+
+def _of_database(kind: Callable[[URL], Dialect]) -> Callable[[URL], Dialect]:
+    def made(url: URL) -> Dialect:
+        if not url.database:
+            raise ValueError("it names no database")
+        return kind(url)
+
+    return made
+
+
+# One line a kind of store; the driver, if it is named at all, is the one that the file of that kind is written for.
+KINDS: dict[str, Callable[[URL], Dialect]] = {
+    "sqlite": _of_file,
+    "postgresql": _of_database(PostgreSQL),
+    "postgresql+psycopg": _of_database(PostgreSQL),
+    "mariadb": _of_database(MariaDB),
+    "mariadb+pymysql": _of_database(MariaDB),
+}
+EXAMPLES = "sqlite:///haulage.db, postgresql://user@host/database or mariadb://user@host/database"
+
+
+def dialect_of(url: str) -> Dialect:
+    """What knows the database of a URL.
 
     Raises:
+        StoreUnavailable: its driver is not installed; with what to install.
         ValueError: the URL is not one, with what to write instead.
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
-        raise ValueError(f"{url!r} is no URL; write sqlite:///haulage.db") from None
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
-        raise ValueError(f"{url!r} is no store of this version; write sqlite:///haulage.db")
-    if parsed.query:
-        raise ValueError(f"{url!r}: a store takes no options after a question mark")
-    return Path(parsed.database)
+    except (ArgumentError, ValueError):
+        raise ValueError(f"{masked(url)!r} is no URL; write {EXAMPLES}") from None
+    if parsed.drivername not in KINDS:
+        raise ValueError(f"{masked(url)!r} is no store of this version; write {EXAMPLES}")
+    try:
+        return KINDS[parsed.drivername](parsed)
+    except ValueError as problem:
+        raise ValueError(f"{masked(url)!r}: {problem}; write {EXAMPLES}") from None
 
 
 def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: bool = True) -> Store:
     """Open a store and see that its schema fits.
 
     Args:
-        url: ``sqlite:///path``; a new file gets its schema at once.
+        url: ``sqlite:///path``, whose new file gets its schema at once, ``postgresql://…`` or ``mariadb://…``.
         limits: retention and storage budget; defaults when None.
         migrate_new: False leaves a new file empty and asks for no schema, for ``haulage migrate``.
 
     Raises:
         SchemaMismatch: the schema is older than this version, or wants newer workers; the message says what to do.
-        StoreUnavailable: the file cannot be opened.
+        StoreUnavailable: it cannot be opened, or its driver is not installed.
         ValueError: the URL names no store.
     """
-    _make_private(sqlite_path(url))
     store = Store(url, limits or ExportLimits())
     try:
         if migrate_new:
@@ -138,25 +167,17 @@ def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: boo
     return store
 
 
-def _make_private(path: Path) -> None:
-    """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
-    try:
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-    except OSError as problem:
-        raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
-
-
 def _fit(store: Store) -> None:
     """Give a new store its schema, and refuse one that this version does not work with."""
     schema = store.schema()
-    if schema.new:
+    if schema.new and store.makes_itself:
         store.migrate()
         schema = store.schema()
+    if schema.new:
+        raise SchemaMismatch(f"the store {store.place} has no tables of haulage yet; run: haulage migrate up")
     if schema.version is None:
         raise SchemaMismatch(
-            f"{store.path} is a database, but no store of haulage; name another file in store, or, to put our tables "
+            f"{store.place} is a database, but no store of haulage; name another in store, or, to put our tables "
             "beside those in it, run: haulage migrate up"
         )
     if schema.version < SCHEMA_VERSION:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Dialect, Select, UpdateBase
+from sqlalchemy import Dialect, Select, Update, UpdateBase
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from haulage.stores.dialect import Now
+
 Statement = Select[Any] | UpdateBase
+Names = tuple[tuple[str, bool], ...]  # of what a statement is run with, and which of it is the database's own now
 Convert = Callable[[Any], Any] | None  # of a value on its way into or out of the driver
 
 
@@ -26,7 +29,7 @@ class Prepared:
         """Keep how it is built, until it is first run; what an UPDATE sets are the names it is run with."""
         self._build = build
         self._dialect = dialect
-        self._forms: dict[tuple[str, ...], _Form] = {}
+        self._forms: dict[Names, _Form] = {}
 
     def changed(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> bool:
         """Run it and say whether it changed a row."""
@@ -54,11 +57,21 @@ class Prepared:
             values_read[place] = read(values_read[place])
         return form.row(*values_read)
 
+    def all(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> list[Any]:
+        """Run it and read its rows, whose values need no conversion."""
+        form = self._form(values)
+        cursor = driver.cursor()
+        try:
+            cursor.execute(form.sql, form.bound(values))
+            return [form.row(*row) for row in cursor.fetchall()]
+        finally:
+            cursor.close()
+
     def _form(self, values: Mapping[str, Any]) -> _Form:
-        names = tuple(values)
+        names = tuple([(name, value.__class__ is Now) for name, value in values.items()])
         form = self._forms.get(names)
         if form is None:
-            form = self._forms[names] = _form_of(self._build(), self._dialect, names)
+            form = self._forms[names] = _form_of(self._build(), self._dialect, values)
         return form
 
 
@@ -72,20 +85,30 @@ class _Form:
     reads: tuple[tuple[int, Callable[[Any], Any]], ...]  # only of the columns that have to be converted
     row: Callable[..., Any]  # makes the named tuple
     by_position: bool
+    offsets: tuple[tuple[str, str], ...]  # of those values that are the database's own now: name, and name of the bind
 
     def bound(self, values: Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
         given = {**self.constants, **values}
+        for name, offset in self.offsets:
+            given[offset] = values[name].offset_ms
         if self.by_position:
             return [given[name] if write is None else write(given[name]) for name, write in self.binds]
         return {name: given[name] if write is None else write(given[name]) for name, write in self.binds}
 
 
-def _form_of(statement: Statement, dialect: Dialect, names: Sequence[str]) -> _Form:
-    compiled = statement.compile(dialect=dialect, column_keys=list(names))
+def _form_of(statement: Statement, dialect: Dialect, values: Mapping[str, Any]) -> _Form:
+    offsets = {name: f"after_{name}" for name, value in values.items() if isinstance(value, Now)}
+    for name, offset in offsets.items():
+        assert isinstance(statement, Update), f"{name}: only what an UPDATE sets can be the database's own now"
+        statement = statement.values({name: values[name].bound_as(offset)})
+    names = [name for name in values if name not in offsets]
+    compiled = statement.compile(dialect=dialect, column_keys=names)
     assert isinstance(compiled, SQLCompiler)
     # SQLAlchemy passes over a name that it knows nothing of; a misspelt column would be lost without a word.
-    assert set(names) <= set(compiled.binds), f"not in the statement: {set(names) - set(compiled.binds)}"
-    binds = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in compiled.binds.items()}
+    types = {name: bind.type.dialect_impl(dialect) for bind, name in compiled.bind_names.items()}
+    unknown = {*names, *offsets.values()} - set(types)
+    assert not unknown, f"not in the statement: {unknown}"
+    binds = {name: type.bind_processor(dialect) for name, type in types.items()}
     columns = statement.selected_columns if isinstance(statement, Select) else statement.exported_columns
     reads = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
     return _Form(
@@ -95,4 +118,5 @@ def _form_of(statement: Statement, dialect: Dialect, names: Sequence[str]) -> _F
         reads=tuple((place, read) for place, read in enumerate(reads) if read is not None),
         row=namedtuple("Row", [str(column.key) for column in columns]),  # noqa: PYI024 - its names come from the statement
         by_position=compiled.positional,
+        offsets=tuple(offsets.items()),
     )

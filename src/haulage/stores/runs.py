@@ -18,6 +18,7 @@ the database does, and a state that is bound hides the partial indexes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -42,11 +43,12 @@ from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Query, Terms
 from haulage.core.progress import Progress
-from haulage.stores.database import Database
-from haulage.stores.dialect import driver_of
-from haulage.stores.moves import beat_of, guard_of, write_of
+from haulage.stores.claims import Admission
+from haulage.stores.counters import drift
+from haulage.stores.database import Database, made_again
+from haulage.stores.dialect import Instant, driver_of
+from haulage.stores.moves import beat_of, guard_of, pulses_of, write_of
 from haulage.stores.queue import Queue, in_state
-from haulage.stores.tables import SCHEMA_VERSION, facts
 
 
 class Kept(Protocol):
@@ -62,16 +64,6 @@ class Kept(Protocol):
 Run = TypeVar("Run", bound=Kept)
 
 SWEEP_LEASE_SECONDS = 15  # of a sweep that removes the bytes of a lost run
-
-
-class Admission(Protocol):
-    """What a flow adds to a claim: figures to look at, and what to write when it is admitted."""
-
-    def figures(self) -> Sequence[ColumnElement[Any]]:
-        """Columns to select beside the candidate's own."""
-
-    def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
-        """Values to set at the claim, or None when the run has to wait; ``row`` holds the figures by name."""
 
 
 class SqlRuns(Generic[Run]):
@@ -95,7 +87,6 @@ class SqlRuns(Generic[Run]):
         self._record = record
         self._names = [field.name for field in fields(record)]
         self._columns = [table.c[name] for name in self._names]
-        self._admission = admission
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
@@ -105,19 +96,22 @@ class SqlRuns(Generic[Run]):
         self._by_id = prepare(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
         self._by_key = prepare(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
         self._position = prepare(queue.position)
-        self._next = prepare(lambda: self._candidate(queue.next()))
-        self._only = prepare(lambda: self._candidate(queue.only()))
         self._writes = {name: prepare(partial(write_of, table, move)) for name, move in life.moves.items()}
-        self._beat = prepare(partial(beat_of, table, self._claim, with_progress=False))
-        self._beat_with_progress = prepare(partial(beat_of, table, self._claim, with_progress=True))
+        self._claimer = database.dialect.claimer(database, table, self._claim, self._columns, admission, self._take)
+        beats, clock = database.dialect.beats(), database.dialect.clock
+        self._answers = database.engine.dialect.update_returning
+        self._beat = prepare(partial(beat_of, table, self._claim, beats, clock, answers=self._answers))
+        self._pulses = prepare(partial(pulses_of, table, self._claim, beats))
 
     # -- what doors and workers read ---------------------------------------------------------------
 
+    @made_again
     def add(self, run: Run, *, tx: Connection | None = None) -> None:
         """Insert a new run."""
         values = {column.name: getattr(run, column.name) for column in self._columns}
         with self._database.write(tx) as connection:
             connection.execute(self._insert, values)
+        self._ring(tx)
 
     def get(self, run_id: str, *, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
@@ -147,75 +141,52 @@ class SqlRuns(Generic[Run]):
 
     # -- claiming ----------------------------------------------------------------------------------
 
+    @made_again
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
-        now = self._database.now(now)
-        asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
-        with self._database.write_prepared(tx) as driver:
-            if terms.only is None:
-                row = self._next.first(driver, asked)
-            else:
-                row = self._only.first(driver, asked | {"only": terms.only})
-            if row is None or row.free_slot is None:
-                return None
-            admitted = self._admission.admit(row, terms, now)
-            if admitted is None:
-                return None
-            values = {
-                "worker": terms.worker,
-                "slot": row.free_slot,
-                "claim_no": row.claim_no + 1,
-                "started_at": now,
-                "heartbeat_at": now,
-                "updated_at": None,
-                "lease_until": now + int(terms.lease_seconds * 1000),
-                **admitted,
-            }
-            if not self._write(driver, self._claim, values, row.id, row.claim_no):
-                return None
-        # What was read and what was written make the row as it is now: nobody else writes in between.
-        kept = dict(zip(self._names, row, strict=False)) | values
-        kept |= {"state": self._claim.target, "revision": row.revision + 1}
-        return Held(row.id, row.tenant, row.claim_no + 1, terms.worker), self._record(**kept)
+        row = self._claimer.claim(terms, self._database.now(now), tx)
+        if row is None:
+            return None
+        run = self._record(*row)
+        kept = dict(zip(self._names, row, strict=True))
+        self._ring(tx)
+        return Held(run.id, kept["tenant"], kept["claim_no"], terms.worker), run
 
-    def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
-        free_slot = self._queue.free_slot().label("free_slot")
-        figures = self._admission.figures()
-        # A store that was migrated may want newer workers; one that lives on must not claim, whenever it last looked.
-        oldest = select(facts.c.value).where(facts.c.name == "min_worker").scalar_subquery()
-        return select(*self._columns, free_slot, *figures).where(self._table.c.id == chosen, oldest <= SCHEMA_VERSION)
+    def _take(self, driver: DBAPIConnection, values: Mapping[str, Any], run_id: str, claim_no: int) -> bool:
+        return self._write(driver, self._claim, values, run_id, claim_no)
+
+    def drift(self) -> list[str]:
+        """Where the counters of the database and the runs differ, as sentences; there are none where none are kept."""
+        if not self._database.dialect.capabilities.counters:
+            return []
+        with self._database.read() as connection:
+            return drift(connection, self._table, self.life)
 
     # -- holding -----------------------------------------------------------------------------------
 
+    @made_again
     def heartbeat(
         self, beats: Sequence[tuple[Held, Progress | None]], *, lease_seconds: float, now: int | None = None
     ) -> dict[Held, Pulse]:
-        """Renew leases, store progress, and learn of cancels; all in one transaction."""
+        """Renew leases, store progress, and learn of cancels: one statement for all runs of a worker."""
         if not beats:
             return {}
-        now = self._database.now(now)
-        pulses: dict[Held, Pulse] = {}
-        with self._database.write_prepared() as driver:
-            for held, progress in beats:
-                values: dict[str, Any] = {
-                    "guard_id": held.id,
-                    "guard_claim_no": held.claim_no,
-                    "heartbeat_at": now,
-                    "lease_until": now + int(lease_seconds * 1000),
-                }
-                statement = self._beat
-                if progress is not None:
-                    statement = self._beat_with_progress
-                    values |= {
-                        "updated_at": now,
-                        "phase": progress.phase,
-                        "processed": progress.processed,
-                        "total": progress.total,
-                    }
-                row = statement.first(driver, values)
-                pulses[held] = Pulse(row is not None, row is not None and row[0] is not None)
-        return pulses
+        instant = self._database.now(now)
+        doc = {"doc": json.dumps([_beat(held, progress) for held, progress in beats])}
+        at = {"now": instant if isinstance(instant, int) else None, "lease_ms": int(lease_seconds * 1000)}
+        with self._database.write_prepared(one=self._answers) as driver:
+            if self._answers:
+                rows = self._beat.all(driver, doc | at)
+            else:
+                self._beat.changed(driver, doc | at)
+                rows = self._pulses.all(driver, doc)
+        if any(progress is not None for _, progress in beats):
+            self._ring(None)
+        wishes = {(row.id, row.claim_no): row.cancel_requested_at is not None for row in rows}
+        keys = {held: (held.id, held.claim_no) for held, _ in beats}
+        return {held: Pulse(key in wishes, wishes.get(key, False)) for held, key in keys.items()}
 
+    @made_again
     def settle(
         self,
         held: Held,
@@ -234,9 +205,10 @@ class SqlRuns(Generic[Run]):
             LeaseLost: the run is not ours any more.
         """
         assert move.lease is LeaseUse.ENDS, f"{move.name} ends no lease"
-        now = self._database.now(now)
-        with self._database.write_prepared(tx) as driver:
-            if self._write(driver, move, self._entering(move, values, now), held.id, held.claim_no):
+        entering = self._entering(move, values, self._database.now(now))
+        with self._database.write_prepared(tx, one=True) as driver:
+            if self._write(driver, move, entering, held.id, held.claim_no):
+                self._ring(tx)
                 return
             row = self._by_id.first(driver, {"id": held.id})
             if row is None or row.claim_no != held.claim_no:
@@ -249,6 +221,7 @@ class SqlRuns(Generic[Run]):
 
     # -- moves without a lease ---------------------------------------------------------------------
 
+    @made_again
     def move(
         self,
         run_id: str,
@@ -260,36 +233,39 @@ class SqlRuns(Generic[Run]):
     ) -> Run | None:
         """Make a move that needs no lease; None when the run is not in the move's state."""
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
-        now = self._database.now(now)
+        entering = self._entering(move, values, self._database.now(now))
         with self._database.write_prepared(tx) as driver:
-            if not self._write(driver, move, self._entering(move, values, now), run_id):
+            if not self._write(driver, move, entering, run_id):
                 return None
             row = self._by_id.first(driver, {"id": run_id})
+        self._ring(tx)
         return self._record(*row)
 
+    @made_again
     def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
 
         Returns the run as it is now, whatever its state; None when there is none.
         """
         c = self._table.c
-        now = self._database.now(now)
+        instant = self._database.now(now)
         at_once = [
             move
             for move in self.life.moves.values()
             if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
         ]
         # The active key goes, so that the same request right after a cancel is a new run.
-        wish = {"cancel_requested_at": now, "active_key": None}
+        wish = {"cancel_requested_at": instant, "active_key": None}
         with self._database.write(tx) as connection:
             driver = driver_of(connection.connection)
-            if not any(self._write(driver, move, self._entering(move, wish, now), run_id) for move in at_once):
+            if not any(self._write(driver, move, self._entering(move, wish, instant), run_id) for move in at_once):
                 connection.execute(
                     update(self._table)
                     .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
                     .values(**wish, revision=c.revision + 1)
                 )
             row = self._by_id.first(driver, {"id": run_id})
+        self._ring(tx)
         return None if row is None else self._record(*row)
 
     # -- what is due -------------------------------------------------------------------------------
@@ -299,15 +275,15 @@ class SqlRuns(Generic[Run]):
     ) -> list[Run]:
         """Do what is due by a move's deadline; see ``core.ports.Runs.sweep``."""
         assert move.deadline is not None, f"{move.name} has no deadline"
-        now = self._database.now(now)
+        instant = self._database.now(now)
         deadline = self._table.c[move.deadline]
-        due = (*guard_of(self._table, move), deadline <= now)
+        due = (*guard_of(self._table, move), deadline <= instant)
         if move.lease is not LeaseUse.ENDS:
-            changes = self._entering(move, values, now) | {"state": move.target}
+            changes = self._entering(move, values, instant) | {"state": move.target}
             return self._change_due(due, deadline, changes, limit)
         # Every deadline of the state is put off, or another sweep would take the fence by one of the others
         # while this one still removes bytes.
-        until = now + SWEEP_LEASE_SECONDS * 1000
+        until = instant + SWEEP_LEASE_SECONDS * 1000
         put_off = {str(each.deadline): until for each in self.life.due_moves() if each.source == move.source}
         fence = {"claim_no": self._table.c.claim_no + 1, "worker": worker}
         return self._change_due(due, deadline, fence | put_off, limit)
@@ -318,7 +294,7 @@ class SqlRuns(Generic[Run]):
         values: Mapping[str, Any],
         *,
         alive: ColumnElement[bool],
-        before: int,
+        before: Instant,
         now: int | None = None,
         limit: int = 100,
     ) -> list[Run]:
@@ -338,13 +314,25 @@ class SqlRuns(Generic[Run]):
             ids = list(connection.execute(picked).scalars())
         if not ids:
             return []
+        # One by one where others write too: two that change many rows in another order would wait for each other.
+        bundles = [ids] if self._database.dialect.in_one else [[each] for each in ids]
+        changed = [run for bundle in bundles for run in self._change(bundle, due, changes)]
+        self._ring(None)
+        return changed
+
+    @made_again
+    def _change(
+        self, ids: Sequence[str], due: Sequence[ColumnElement[bool]], changes: Mapping[str, Any]
+    ) -> Sequence[Run]:
+        """Change those that are still due."""
+        c = self._table.c
+        statement = update(self._table).values(**changes, revision=c.revision + 1)
         with self._database.write() as connection:
-            rows = connection.execute(
-                update(self._table)
-                .where(c.id.in_(ids), *due)
-                .values(**changes, revision=c.revision + 1)
-                .returning(*self._columns)
-            ).all()
+            if self._answers:
+                rows = connection.execute(statement.where(c.id.in_(ids), *due).returning(*self._columns)).all()
+            else:
+                made = [each for each in ids if connection.execute(statement.where(c.id == each, *due)).rowcount]
+                rows = connection.execute(select(*self._columns).where(c.id.in_(made))).all() if made else []
         return [self._record(*row) for row in rows]
 
     def remove(self, *, now: int | None = None, limit: int = 100) -> int:
@@ -384,7 +372,11 @@ class SqlRuns(Generic[Run]):
             written["guard_claim_no"] = claim_no
         return self._writes[move.name].changed(driver, written)
 
-    def _entering(self, move: Move, values: Mapping[str, Any], now: int) -> dict[str, Any]:
+    def _ring(self, tx: Connection | None) -> None:
+        if tx is None:  # Else the transaction rings when it is committed.
+            self._database.ring()
+
+    def _entering(self, move: Move, values: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         """What a row holds after a move: what the lease held is given back, a final state has an end."""
         entered: dict[str, Any] = {}
         if move.lease is LeaseUse.ENDS:
@@ -396,3 +388,9 @@ class SqlRuns(Generic[Run]):
         for name, value in values.items():
             entered[name] = now + int(value.seconds * 1000) if isinstance(value, After) else value
         return entered
+
+
+def _beat(held: Held, progress: Progress | None) -> dict[str, Any]:
+    """One beat as it goes to the database."""
+    beat = {"id": held.id, "claim_no": held.claim_no, "news": 0}
+    return beat if progress is None else beat | {"news": 1, **progress._asdict()}

@@ -1,4 +1,7 @@
-"""Every table of ours, once. ``run_table`` makes the one of a flow from its life and its own columns."""
+"""Every table of ours, once. ``run_table`` makes the one of a flow from its life and its own columns.
+
+``metadata`` is what every database has; ``counters`` what those have beside it where many write at once.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ from haulage.exports.life import ExportLife
 SCHEMA_VERSION = 1  # of the newest migration
 MIN_WORKER = 1  # the oldest schema version whose workers may claim here
 
-ID = String(36)
-NAME = String(200)
+# Where the order of text is the locale's, that of ids and names is told to be the one of their bytes.
+ID = String(36).with_variant(String(36, collation="C"), "postgresql")
+NAME = String(200).with_variant(String(200, collation="C"), "postgresql")
 Instant = BigInteger  # milliseconds since 1970 in UTC: no database drops a fraction of an integer
 
 
@@ -49,6 +53,29 @@ metadata = MetaData(
 )
 
 
+def table_of(name: str, *parts: Any, within: MetaData = metadata, **options: Any) -> Table:
+    """A table; on MariaDB its text is compared byte by byte, blanks at the end included."""
+    return Table(
+        name,
+        within,
+        *parts,
+        mariadb_engine="InnoDB",
+        mariadb_charset="utf8mb4",
+        mariadb_collate="utf8mb4_nopad_bin",
+        **options,
+    )
+
+
+def index_of_some(name: str, *columns: str, where: str, mariadb: tuple[str, ...]) -> tuple[Index, Index]:
+    """An index that leaves out the rows that nobody asks for; MariaDB has none, so its columns are other ones there."""
+    some = Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+    return some.ddl_if(callable_=_has_partial), Index(f"{name}_all", *mariadb).ddl_if(dialect="mariadb")
+
+
+def _has_partial(*_: Any, dialect: Dialect, **__: Any) -> bool:
+    return dialect.name != "mariadb"
+
+
 def _listed(states: frozenset[str] | tuple[str, ...]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
@@ -60,9 +87,8 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
     """
     leased = _listed(life.leased_states())
     deadlines = [column for column in life.deadline_columns() if column != "lease_until"]
-    return Table(
+    return table_of(
         name,
-        metadata,
         Column("id", ID, primary_key=True),
         Column("tenant", NAME, nullable=False),
         Column("state", String(32), nullable=False),
@@ -89,16 +115,31 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
         # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards. Where a
         # database can, the index leaves the NULLs out: every run that ended would be in it. The one of the slots is
         # also how the held runs are found (queue.in_state): each index more is a page more to write at every claim.
-        Index(f"{name}_slot", "slot", unique=True, sqlite_where=text("slot is not null")),
-        Index(f"{name}_active_key", "active_key", unique=True, sqlite_where=text("active_key is not null")),
-        Index(f"{name}_queued", "requested_at", "id", "tenant", sqlite_where=text("state = 'queued'")),
+        _unique(f"{name}_slot", "slot"),
+        _unique(f"{name}_active_key", "active_key"),
+        *index_of_some(
+            f"{name}_queued",
+            *("requested_at", "id", "tenant"),
+            where="state = 'queued'",
+            mariadb=("state", "requested_at", "id", "tenant"),
+        ),
         # Without it a tenant's waiting runs would be looked for among all that it ever had.
-        Index(f"{name}_waiting", "tenant", "requested_at", "id", sqlite_where=text("state = 'queued'")),
+        *index_of_some(
+            f"{name}_waiting",
+            *("tenant", "requested_at", "id"),
+            where="state = 'queued'",
+            mariadb=("state", "tenant", "requested_at", "id"),
+        ),
         Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
         Index(f"{name}_requested", "requested_at", "id"),  # the operator's list of all tenants
-        Index(f"{name}_retained", "retain_until", sqlite_where=text("retain_until is not null")),
+        *index_of_some(f"{name}_retained", "retain_until", where="retain_until is not null", mariadb=("retain_until",)),
         info={"leased": life.leased_states()},
     )
+
+
+def _unique(name: str, column: str) -> Index:
+    there = text(f"{column} is not null")
+    return Index(name, column, unique=True, sqlite_where=there, postgresql_where=there)
 
 
 # Bytes that no state promises any longer and that are not gone yet (the unlink can fail).
@@ -144,23 +185,18 @@ exports = run_table(
         " and expires_at is not null and complete is not null)",
         name="ready_is_provable",
     ),
-    Index("exports_expiring", "expires_at", sqlite_where=text("state = 'ready'")),
-    Index(
-        "exports_unkept",
-        "finished_at",
-        sqlite_where=UNKEPT,
-    ),
-    Index(
+    *index_of_some("exports_expiring", "expires_at", where="state = 'ready'", mariadb=("state", "expires_at")),
+    *index_of_some("exports_unkept", "finished_at", where=UNKEPT.text, mariadb=("artifact_key",)),
+    *index_of_some(
         "exports_budget",
-        "stored_bytes",
-        "tenant",
-        sqlite_where=text("stored_bytes is not null"),
+        *("stored_bytes", "tenant"),
+        where="stored_bytes is not null",
+        mariadb=("stored_bytes", "tenant"),
     ),
 )
 
-workers = Table(
+workers = table_of(
     "workers",
-    metadata,
     Column("id", ID, primary_key=True),
     Column("host", NAME, nullable=False),
     Column("pid", Integer, nullable=False),
@@ -172,9 +208,8 @@ workers = Table(
     Column("only_run", ID),
 )
 
-idempotency_keys = Table(
+idempotency_keys = table_of(
     "idempotency_keys",
-    metadata,
     Column("tenant", NAME, primary_key=True),
     Column("account", NAME, primary_key=True),
     Column("key", NAME, primary_key=True),
@@ -183,9 +218,8 @@ idempotency_keys = Table(
     Column("expires_at", Instant, nullable=False, index=True),
 )
 
-sessions = Table(
+sessions = table_of(
     "sessions",
-    metadata,
     Column("id", String(64), primary_key=True),
     Column("key_name", NAME, nullable=False),
     Column("tenant", NAME, nullable=False),
@@ -193,9 +227,39 @@ sessions = Table(
     Column("expires_at", Instant, nullable=False, index=True),
 )
 
-facts = Table(
+facts = table_of(
     "haulage_facts",
-    metadata,
     Column("name", String(32), primary_key=True),
     Column("value", Integer, nullable=False),
+)
+
+# -- only where many write at once -------------------------------------------------------------------------
+# They are kept by triggers of the database itself (counters.py), so that no way of writing a run passes them by.
+
+counters = MetaData(naming_convention=metadata.naming_convention)
+
+gates = table_of(
+    "tenant_gates",
+    Column("flow", String(32), primary_key=True),
+    Column("tenant", NAME, primary_key=True),
+    Column("queued", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("head_at", Instant),  # of the oldest run that waits
+    Column("head_id", ID),
+    *index_of_some(
+        "tenant_gates_open",
+        *("flow", "running", "head_at", "head_id"),
+        where="queued > 0",
+        mariadb=("flow", "running", "head_at", "head_id"),
+    ),
+    within=counters,
+)
+
+pools = table_of(
+    "run_pools",
+    Column("flow", String(32), primary_key=True),
+    Column("stored_bytes", BigInteger, nullable=False),
+    Column("reserved_bytes", BigInteger, nullable=False),
+    Column("changes", BigInteger, nullable=False),  # of states, for those who are not told but ask
+    within=counters,
 )

@@ -1,6 +1,9 @@
-"""The export table, presence of workers, idempotency keys, sign-ins."""
+"""The export table, presence of workers, idempotency keys, sign-ins; and counters where many write at once."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,16 +14,50 @@ down_revision = None
 SCHEMA_VERSION = 1
 MIN_WORKER = 1
 
+ID = sa.String(36).with_variant(sa.String(36, collation="C"), "postgresql")
+NAME = sa.String(200).with_variant(sa.String(200, collation="C"), "postgresql")
+
+
+def create_table(name: str, *parts: Any) -> None:
+    """On MariaDB text is compared byte by byte, blanks at the end included."""
+    op.create_table(
+        name, *parts, mariadb_engine="InnoDB", mariadb_charset="utf8mb4", mariadb_collate="utf8mb4_nopad_bin"
+    )
+
+
+def create_index(
+    name: str, table: str, columns: list[str], where: str, *, mariadb: list[str] | None = None, unique: bool = False
+) -> None:
+    """An index that leaves out the rows that nobody asks for; MariaDB has none, so its columns are other ones there."""
+    if op.get_context().dialect.name == "mariadb":
+        op.create_index(name if unique else f"{name}_all", table, mariadb or columns, unique=unique)
+    else:
+        some = sa.text(where)
+        op.create_index(name, table, columns, unique=unique, sqlite_where=some, postgresql_where=some)
+
+
+def counted() -> bool:
+    """Where one writer is alone, counting is as quick."""
+    return op.get_context().dialect.name != "sqlite"
+
 
 def upgrade() -> None:
     """Make the first tables."""
-    op.create_table(
+    make_exports()
+    make_small_tables()
+    if counted():
+        make_counters()
+
+
+def make_exports() -> None:
+    """The runs."""
+    create_table(
         "exports",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("tenant", sa.String(length=200), nullable=False),
+        sa.Column("id", ID, nullable=False),
+        sa.Column("tenant", NAME, nullable=False),
         sa.Column("state", sa.String(length=32), nullable=False),
         sa.Column("requested_at", sa.BigInteger(), nullable=False),
-        sa.Column("worker", sa.String(length=36), nullable=True),
+        sa.Column("worker", ID, nullable=True),
         sa.Column("claim_no", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("heartbeat_at", sa.BigInteger(), nullable=True),
@@ -36,10 +73,10 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.BigInteger(), nullable=True),
         sa.Column("slot", sa.Integer(), nullable=True),
         sa.Column("active_key", sa.String(length=64), nullable=True),
-        sa.Column("account", sa.String(length=200), nullable=False),
+        sa.Column("account", NAME, nullable=False),
         sa.Column("dataset", sa.String(length=63), nullable=False),
         sa.Column("dataset_hash", sa.String(length=64), nullable=False),
-        sa.Column("source", sa.String(length=200), nullable=False),
+        sa.Column("source", NAME, nullable=False),
         sa.Column("format", sa.String(length=32), nullable=False),
         sa.Column("compression", sa.String(length=32), nullable=True),
         sa.Column("options", sa.JSON(), nullable=False),
@@ -86,105 +123,120 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id"),
     )
-    op.create_index("exports_slot", "exports", ["slot"], unique=True, sqlite_where=sa.text("slot is not null"))
-    op.create_index(
-        "exports_active_key",
-        "exports",
-        ["active_key"],
-        unique=True,
-        sqlite_where=sa.text("active_key is not null"),
-    )
-    op.create_index(
-        "exports_budget",
-        "exports",
-        ["stored_bytes", "tenant"],
-        unique=False,
-        sqlite_where=sa.text("stored_bytes is not null"),
-    )
-    op.create_index(
-        "exports_expiring", "exports", ["expires_at"], unique=False, sqlite_where=sa.text("state = 'ready'")
-    )
-    op.create_index("exports_listed", "exports", ["tenant", "account", "requested_at", "id"], unique=False)
-    op.create_index(
+    create_index("exports_slot", "exports", ["slot"], "slot is not null", unique=True)
+    create_index("exports_active_key", "exports", ["active_key"], "active_key is not null", unique=True)
+    create_index("exports_budget", "exports", ["stored_bytes", "tenant"], "stored_bytes is not null")
+    create_index("exports_expiring", "exports", ["expires_at"], "state = 'ready'", mariadb=["state", "expires_at"])
+    op.create_index("exports_listed", "exports", ["tenant", "account", "requested_at", "id"])
+    order = ["requested_at", "id"]
+    create_index(
         "exports_queued",
         "exports",
-        ["requested_at", "id", "tenant"],
-        unique=False,
-        sqlite_where=sa.text("state = 'queued'"),
+        [*order, "tenant"],
+        "state = 'queued'",
+        mariadb=["state", *order, "tenant"],
     )
-    op.create_index("exports_requested", "exports", ["requested_at", "id"], unique=False)
-    op.create_index(
-        "exports_retained",
-        "exports",
-        ["retain_until"],
-        unique=False,
-        sqlite_where=sa.text("retain_until is not null"),
-    )
-    op.create_index(
-        "exports_unkept",
-        "exports",
-        ["finished_at"],
-        unique=False,
-        sqlite_where=sa.text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')"),
-    )
-    op.create_index(
+    op.create_index("exports_requested", "exports", order)
+    create_index("exports_retained", "exports", ["retain_until"], "retain_until is not null")
+    unkept = "artifact_key is not null and state in ('expired', 'failed', 'cancelled')"
+    create_index("exports_unkept", "exports", ["finished_at"], unkept, mariadb=["artifact_key"])
+    create_index(
         "exports_waiting",
         "exports",
-        ["tenant", "requested_at", "id"],
-        unique=False,
-        sqlite_where=sa.text("state = 'queued'"),
+        ["tenant", *order],
+        "state = 'queued'",
+        mariadb=["state", "tenant", *order],
     )
-    op.create_table(
+
+
+def make_small_tables() -> None:
+    """What stands beside the runs."""
+    create_table(
         "haulage_facts",
         sa.Column("name", sa.String(length=32), nullable=False),
         sa.Column("value", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
-    op.create_table(
+    create_table(
         "idempotency_keys",
-        sa.Column("tenant", sa.String(length=200), nullable=False),
-        sa.Column("account", sa.String(length=200), nullable=False),
-        sa.Column("key", sa.String(length=200), nullable=False),
+        sa.Column("tenant", NAME, nullable=False),
+        sa.Column("account", NAME, nullable=False),
+        sa.Column("key", NAME, nullable=False),
         sa.Column("body_hash", sa.String(length=64), nullable=False),
-        sa.Column("run", sa.String(length=36), nullable=False),
+        sa.Column("run", ID, nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "account", "key"),
     )
     op.create_index("idempotency_keys_expires_at", "idempotency_keys", ["expires_at"], unique=False)
-    op.create_table(
+    create_table(
         "sessions",
         sa.Column("id", sa.String(length=64), nullable=False),
-        sa.Column("key_name", sa.String(length=200), nullable=False),
-        sa.Column("tenant", sa.String(length=200), nullable=False),
-        sa.Column("account", sa.String(length=200), nullable=False),
+        sa.Column("key_name", NAME, nullable=False),
+        sa.Column("tenant", NAME, nullable=False),
+        sa.Column("account", NAME, nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("sessions_expires_at", "sessions", ["expires_at"], unique=False)
-    op.create_table(
+    create_table(
         "workers",
-        sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("host", sa.String(length=200), nullable=False),
+        sa.Column("id", ID, nullable=False),
+        sa.Column("host", NAME, nullable=False),
         sa.Column("pid", sa.Integer(), nullable=False),
         sa.Column("version", sa.String(length=32), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("lanes", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.BigInteger(), nullable=False),
         sa.Column("seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("only_run", sa.String(length=36), nullable=True),
+        sa.Column("only_run", ID, nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     facts = sa.table("haulage_facts", sa.column("name", sa.String), sa.column("value", sa.Integer))
-    op.bulk_insert(
-        facts,
-        [{"name": "schema_version", "value": SCHEMA_VERSION}, {"name": "min_worker", "value": MIN_WORKER}],
+    kept = {"schema_version": SCHEMA_VERSION, "min_worker": MIN_WORKER}
+    if counted():
+        kept["admission"] = 0  # the row that every door locks before it counts
+    op.bulk_insert(facts, [{"name": name, "value": value} for name, value in kept.items()])
+
+
+def make_counters() -> None:
+    """Gates and pool, and the triggers that keep them."""
+    create_table(
+        "tenant_gates",
+        sa.Column("flow", sa.String(length=32), nullable=False),
+        sa.Column("tenant", NAME, nullable=False),
+        sa.Column("queued", sa.Integer(), nullable=False),
+        sa.Column("running", sa.Integer(), nullable=False),
+        sa.Column("head_at", sa.BigInteger(), nullable=True),
+        sa.Column("head_id", ID, nullable=True),
+        sa.PrimaryKeyConstraint("flow", "tenant"),
     )
+    create_index("tenant_gates_open", "tenant_gates", ["flow", "running", "head_at", "head_id"], "queued > 0")
+    create_table(
+        "run_pools",
+        sa.Column("flow", sa.String(length=32), nullable=False),
+        sa.Column("stored_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("reserved_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("changes", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("flow"),
+    )
+    name = op.get_context().dialect.name
+    program = Path(__file__).with_name(f"v0001_counters.{name}.sql").read_text()
+    for statement in program.split("\n--\n")[1:] if name == "mariadb" else [program]:
+        op.get_bind().execution_options(no_parameters=True).exec_driver_sql(statement.strip().removesuffix(";"))
+    pools = sa.table("run_pools", *(sa.column(each) for each in ("flow", "stored_bytes", "reserved_bytes", "changes")))
+    op.bulk_insert(pools, [{"flow": "exports", "stored_bytes": 0, "reserved_bytes": 0, "changes": 0}])
 
 
 def downgrade() -> None:
     """Remove them, with every run in them."""
-    op.drop_table("workers")
-    op.drop_table("sessions")
-    op.drop_table("idempotency_keys")
-    op.drop_table("haulage_facts")
-    op.drop_table("exports")
+    for table in ("workers", "sessions", "idempotency_keys", "haulage_facts", "exports"):
+        op.drop_table(table)
+    if not counted():
+        return
+    for table in ("tenant_gates", "run_pools"):
+        op.drop_table(table)
+    if op.get_context().dialect.name == "postgresql":
+        op.execute("drop function exports_counted()")
+    else:
+        for name in ("came", "went", "worked", "took"):
+            op.execute(f"drop procedure exports_{name}")

@@ -1,0 +1,339 @@
+"""How a run is claimed, in the three ways of three databases; the order is that of queue.py in all of them.
+
+    alone      SQLite: a transaction that writes is alone, so the candidate is read and then written
+    in one     PostgreSQL: one statement; gate, run and pool are picked and locked in its CTEs, then the run is written
+    in steps   MariaDB: the same locks in the same order, a statement each, in a short transaction
+
+Gates and the pool are told in counters.py. A look passes over gates that are locked, so that claims of different
+tenants do not wait for each other; where it finds nothing, the locks of gate and pool are waited for, and only then
+is looked again: a statement that waits for a lock still sees the slots as they were before. A claim may answer
+None while a run waits; the caller looks again (DECISIONS 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    String,
+    Table,
+    Update,
+    bindparam,
+    func,
+    literal_column,
+    null,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from haulage.core.lifecycle import Move
+from haulage.core.ports import Terms
+from haulage.stores.database import Database, Refusal
+from haulage.stores.dialect import Instant
+from haulage.stores.moves import guard_of
+from haulage.stores.queue import Queue, in_state
+from haulage.stores.tables import SCHEMA_VERSION, facts, gates, pools
+
+Write = Callable[[DBAPIConnection, Mapping[str, Any], str, int], bool]  # the claim's move, under its guard
+
+
+class Admission(Protocol):
+    """What a flow adds to a claim: a look at the budget, and what to write when it is admitted."""
+
+    def figures(self) -> Sequence[ColumnElement[Any]]:
+        """``stored_all`` and ``reserved_all``, counted from the runs."""
+
+    def admit(self, row: Any, terms: Terms, now: Instant) -> dict[str, Any] | None:
+        """Values to set at the claim, or None when the run has to wait; ``row`` holds the figures by name."""
+
+    def admitted(self, run: Any, pool: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
+        """The same as SQL: whether it is admitted, and what is set; bound are ``store_bytes`` and ``grace_ms``."""
+
+
+class Claimer(Protocol):
+    """One way to claim."""
+
+    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+        """Claim a run and give its columns as they are now; None when there is none, or it has to wait."""
+
+
+def not_too_old() -> ColumnElement[bool]:
+    """A store that was migrated may want newer workers; one that lives on must not claim, whenever it last looked."""
+    oldest = select(facts.c.value).where(facts.c.name == literal_column("'min_worker'")).scalar_subquery()
+    return oldest <= literal_column(str(SCHEMA_VERSION))
+
+
+class ClaimAlone:
+    """For a database with one writer at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        claim: Move,
+        columns: Sequence[Column[Any]],
+        admission: Admission,
+        write: Write,
+    ) -> None:
+        """Prepare the statements."""
+        self._database = database
+        self._table = table
+        self._names = [column.name for column in columns]
+        self._target = str(claim.target)
+        self._columns = columns
+        self._admission = admission
+        self._write = write
+        self._queue = queue = Queue(table, claim)
+        self._next = database.prepare(lambda: self._candidate(queue.next()))
+        self._only = database.prepare(lambda: self._candidate(queue.only()))
+
+    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+        """Read the candidate with all that decides, and write it."""
+        asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
+        with self._database.write_prepared(tx) as driver:
+            if terms.only is None:
+                row = self._next.first(driver, asked)
+            else:
+                row = self._only.first(driver, asked | {"only": terms.only})
+            if row is None or row.free_slot is None:
+                return None
+            admitted = self._admission.admit(row, terms, now)
+            if admitted is None:
+                return None
+            values = _written(row, terms, now, row.free_slot) | admitted
+            if not self._write(driver, values, row.id, row.claim_no):
+                return None
+        # What was read and what was written make the row as it is now: nobody else writes in between.
+        kept = dict(zip(self._names, row, strict=False)) | values
+        kept |= {"state": self._target, "revision": row.revision + 1}
+        return [kept[name] for name in self._names]
+
+    def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
+        free_slot = self._queue.free_slot().label("free_slot")
+        figures = self._admission.figures()
+        return select(*self._columns, free_slot, *figures).where(self._table.c.id == chosen, not_too_old())
+
+
+class _Gates:
+    """The gate and the pool of a run table, to be locked in this order."""
+
+    def __init__(self, database: Database, table: Table, claim: Move) -> None:
+        self._table = table
+        self._waits = claim.source
+        prepare = database.prepare
+        self._free = {only: prepare(partial(self.open, only=only, skip=True)) for only in (False, True)}
+        self._any = {only: prepare(partial(self.open, only=only)) for only in (False, True)}
+        self._pool = prepare(self._locked_pool)
+
+    def open(self, *, only: bool, skip: bool = False) -> Select[Any]:
+        """The gate that is next; bound are ``tenant_running``, and ``only`` for a private worker."""
+        g = gates.c
+        wanted = select(g.tenant, g.head_at, g.head_id).where(
+            g.flow == self._flow(),
+            g.queued > literal_column("0"),
+            g.running < bindparam("tenant_running"),
+            not_too_old(),
+        )
+        if only:
+            q = self._table.alias("q")
+            whose = select(q.c.tenant).where(q.c.id == bindparam("only"), in_state(q, self._waits))
+            wanted = wanted.where(g.tenant == whose.scalar_subquery())
+        else:
+            wanted = wanted.order_by(g.running, g.head_at, g.head_id)
+        return wanted.limit(literal_column("1")).with_for_update(skip_locked=skip, of=gates if skip else None)
+
+    def lock(self, driver: DBAPIConnection, terms: Terms, *, wait: bool = True) -> Any | None:
+        """Lock the gate that is next; None when none is open."""
+        asked: dict[str, Any] = {"tenant_running": terms.tenant_running}
+        if terms.only is not None:
+            asked["only"] = terms.only
+        return (self._any if wait else self._free)[terms.only is not None].first(driver, asked)
+
+    def lock_pool(self, driver: DBAPIConnection) -> Any:
+        """Lock the pool: ``stored_all`` and ``reserved_all``."""
+        return self._pool.first(driver, {})
+
+    def _locked_pool(self) -> Select[Any]:
+        figures = pools.c.stored_bytes.label("stored_all"), pools.c.reserved_bytes.label("reserved_all")
+        return select(*figures).where(pools.c.flow == self._flow()).with_for_update()
+
+    def _flow(self) -> ColumnElement[str]:
+        return literal_column(f"'{self._table.name}'", String)
+
+
+class ClaimInOne:
+    """One statement, where UPDATE answers rows and a CTE can lock them."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        claim: Move,
+        columns: Sequence[Column[Any]],
+        admission: Admission,
+        _write: Write,
+    ) -> None:
+        """Prepare the statements."""
+        self._database = database
+        self._table = table
+        self._claim = claim
+        self._columns = columns
+        self._admission = admission
+        self._queue = Queue(table, claim)
+        self._gates = _Gates(database, table, claim)
+        self._looks = {
+            (only, waited): database.prepare(partial(self._look, only=only, from_head=not waited))
+            for only in (False, True)
+            for waited in (False, True)
+        }
+
+    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+        """Look once without waiting for anybody; then, if that found nothing, with the locks in hand."""
+        asked: dict[str, Any] = {
+            "now": now if isinstance(now, int) else None,
+            "worker": terms.worker,
+            "lease_ms": int(terms.lease_seconds * 1000),
+            "slots": terms.slots,
+            "tenant_running": terms.tenant_running,
+            "store_bytes": terms.store_bytes,
+            "grace_ms": int(terms.grace_seconds * 1000),
+        }
+        only = terms.only is not None
+        if only:
+            asked["only"] = terms.only
+        if tx is None:
+            try:
+                with self._database.write_prepared(one=True) as driver:
+                    row = self._looks[only, False].first(driver, asked)
+            except Refusal:  # Two took the same slot, and the unique column kept the limit.
+                row = None
+            if row is not None:
+                return row  # type: ignore[no-any-return]
+        with self._database.write_prepared(tx) as driver:
+            if self._gates.lock(driver, terms) is None:
+                return None
+            self._gates.lock_pool(driver)
+            return self._looks[only, True].first(driver, asked)  # type: ignore[no-any-return]
+
+    def _look(self, *, only: bool, from_head: bool) -> Update:
+        """Pick gate, run and pool, each in a CTE and each looked for by what the one before it found.
+
+        As a plain subquery with LIMIT the pick could be run more than once, and change more rows than one. From the
+        head on, because what was claimed before it leaves dead entries at the front of the index as long as somebody
+        holds an old snapshot.
+        """
+        e, c, q = self._table, self._table.c, self._table.alias("q")
+        now = func.coalesce(bindparam("now", type_=BigInteger), self._database.dialect.clock)
+        gate = self._gates.open(only=only, skip=True).cte("gate")
+        picked = select(q).where(in_state(q, self._claim.source), q.c.tenant == _of(gate.c.tenant))
+        if only:
+            picked = picked.where(q.c.id == bindparam("only"))
+        elif from_head:
+            picked = picked.where(tuple_(q.c.requested_at, q.c.id) >= tuple_(_of(gate.c.head_at), _of(gate.c.head_id)))
+        one = picked.order_by(q.c.requested_at, q.c.id).limit(literal_column("1"))
+        run = one.with_for_update(skip_locked=True, of=q).cte("picked")
+        named = select(literal_column(f"'{e.name}'", String)).select_from(run).scalar_subquery()
+        pool = select(pools.c.stored_bytes, pools.c.reserved_bytes).where(pools.c.flow == named)
+        # Passed over as well: who waits here writes a slot that somebody took and gives back meanwhile, and waits for
+        # the one who gives it back, who waits for the gate.
+        pool_row = pool.with_for_update(skip_locked=True).cte("pool")
+        slot = select(self._queue.free_slot().label("free_slot")).cte("slot")
+        fits, admitted = self._admission.admitted(run, pool_row, now)
+        return (
+            update(e)
+            .where(c.id == run.c.id, *guard_of(e, self._claim), slot.c.free_slot.is_not(None), fits)
+            .values(
+                state=literal_column(f"'{self._claim.target}'"),
+                revision=c.revision + 1,
+                worker=bindparam("worker"),
+                slot=slot.c.free_slot,
+                claim_no=c.claim_no + 1,
+                started_at=now,
+                heartbeat_at=now,
+                updated_at=null(),
+                lease_until=now + bindparam("lease_ms", type_=BigInteger),
+                **admitted,
+            )
+            .returning(*self._columns)
+        )
+
+
+class ClaimInSteps:
+    """A short transaction, where UPDATE answers no rows."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: Table,
+        claim: Move,
+        columns: Sequence[Column[Any]],
+        admission: Admission,
+        write: Write,
+    ) -> None:
+        """Prepare the statements."""
+        self._database = database
+        self._admission = admission
+        self._write = write
+        self._gates = _Gates(database, table, claim)
+        queue = Queue(table, claim)
+        c = table.c
+
+        def candidate(*, only: bool) -> Select[Any]:
+            free_slot = queue.free_slot().label("free_slot")
+            wanted = select(*columns, free_slot).where(in_state(table, claim.source), c.tenant == bindparam("tenant"))
+            if only:
+                wanted = wanted.where(c.id == bindparam("only"))
+            oldest = wanted.order_by(c.requested_at, c.id).limit(literal_column("1"))
+            return oldest.with_for_update(skip_locked=True)
+
+        self._candidates = {only: database.prepare(partial(candidate, only=only)) for only in (False, True)}
+        self._by_id = database.prepare(lambda: select(*columns).where(c.id == bindparam("id")))
+
+    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+        """Lock gate, pool and run, decide, write, and read what was written."""
+        with self._database.write_prepared(tx) as driver:
+            gate = self._gates.lock(driver, terms, wait=False) or self._gates.lock(driver, terms)
+            if gate is None:
+                return None
+            pool = self._gates.lock_pool(driver)
+            asked = {"tenant": gate.tenant, "slots": terms.slots}
+            if terms.only is not None:
+                asked["only"] = terms.only
+            found = self._candidates[terms.only is not None].first(driver, asked)
+            if found is None or found.free_slot is None:
+                return None
+            row = SimpleNamespace(**found._asdict(), **pool._asdict())
+            admitted = self._admission.admit(row, terms, now)
+            if admitted is None:
+                return None
+            if not self._write(driver, _written(row, terms, now, row.free_slot) | admitted, row.id, row.claim_no):
+                return None
+            return self._by_id.first(driver, {"id": row.id})  # type: ignore[no-any-return]
+
+
+def _written(row: Any, terms: Terms, now: Instant, slot: int) -> dict[str, Any]:
+    """What every claim writes, beside what the flow adds."""
+    return {
+        "worker": terms.worker,
+        "slot": slot,
+        "claim_no": row.claim_no + 1,
+        "started_at": now,
+        "heartbeat_at": now,
+        "updated_at": None,
+        "lease_until": now + int(terms.lease_seconds * 1000),
+    }
+
+
+def _of(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The one value of a CTE's column, found before the statement that uses it looks for anything."""
+    return select(column).scalar_subquery()

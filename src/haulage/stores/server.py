@@ -1,0 +1,95 @@
+"""What PostgreSQL and MariaDB have in common as stores: an address, a driver that may be missing, many writers."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from importlib.util import find_spec
+from typing import Any
+
+from sqlalchemy import Engine, event, func, select
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from haulage.core.errors import StoreUnavailable
+from haulage.stores.dialect import driver_words
+from haulage.stores.queue import in_state
+from haulage.stores.tables import exports, pools
+
+POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 56, "pool_timeout": 5, "pool_use_lifo": True}
+CONNECT_SECONDS = 5
+STATEMENT_SECONDS = 5  # of the server, for one statement
+ANSWER_SECONDS = 8  # of the client: a server that does not even say that a statement took too long is gone
+IDLE_SECONDS = 10  # of a transaction whose client says nothing more: it holds locks that others wait for
+POLL_SECONDS = 0.2  # between two questions whether something changed, where nobody tells; jittered
+
+
+def need(module: str, extra: str) -> None:
+    """See that a driver is there.
+
+    Raises:
+        StoreUnavailable: with what to install.
+    """
+    if find_spec(module) is None:
+        raise StoreUnavailable(f"{module} not found; install the {extra} extra: pip install 'haulage[{extra}]'")
+
+
+def place_of(url: URL) -> str:
+    """A store as messages name it: where it is, not who enters."""
+    host = f"{url.host or 'localhost'}:{url.port}" if url.port else url.host or "localhost"
+    return f"{url.get_backend_name()}://{host}/{url.database or ''}"
+
+
+def keep_from_children(engine: Engine) -> None:
+    """A forked process makes connections of its own: on one that two use, each reads the other's answers."""
+
+    def connected(_driver: object, record: Any) -> None:
+        record.info["process"] = os.getpid()
+
+    def checked_out(_driver: object, record: Any, fairy: Any) -> None:
+        if record.info["process"] != os.getpid():
+            record.dbapi_connection = fairy.dbapi_connection = None
+            raise DisconnectionError("made in another process")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "checkout", checked_out)
+
+
+class PollWatcher:
+    """A hint for those whom nobody tells: the pool counts changes of state, the held rows those of their progress."""
+
+    descriptor = None
+
+    def __init__(self, engine: Engine) -> None:
+        """Ask with connections of the pool."""
+        self._engine = engine
+        held = select(func.coalesce(func.sum(exports.c.revision), 0)).where(in_state(exports, "running"))
+        self._question = select(func.coalesce(func.sum(pools.c.changes), 0), held.scalar_subquery())
+        self._seen: tuple[Any, ...] | None = None
+        self._next = 0.0
+
+    def stirred(self) -> bool:
+        """Nobody says anything."""
+        return False
+
+    def changed(self) -> bool:
+        """Say whether something changed since the last call (true at the first); asked at most every so often.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+        """
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreads askers
+        try:
+            with self._engine.connect() as connection:
+                seen = tuple(connection.execute(self._question).one())
+        except (DBAPIError, PoolTimeout) as problem:
+            raise StoreUnavailable(driver_words(problem)) from problem
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+    def close(self) -> None:
+        """It holds nothing."""

@@ -1,0 +1,166 @@
+"""SQLite as a store: one file, one host.
+
+WAL and synchronous=FULL (a committed run survives a power cut), BEGIN IMMEDIATE for every write (a deferred one
+that turns into a write fails at once instead of waiting), and a busy timeout below the beat. A transaction that
+writes is alone, so nothing in it has to be locked; its clock is the host's.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.sql.elements import ColumnElement
+
+from haulage.core.errors import StoreUnavailable
+from haulage.stores import dialect
+from haulage.stores.claims import ClaimAlone
+from haulage.stores.dialect import Capabilities, driver_of, driver_words
+from haulage.stores.stir import Stir
+
+_decode_json = json.JSONDecoder().raw_decode
+
+
+def _read_json(text: str) -> Any:
+    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for."""
+    return _decode_json(text)[0]
+
+
+class Sqlite:
+    """Implements ``dialect.Dialect``."""
+
+    capabilities = Capabilities(transactions=True, database_clock=False)
+    driver_errors: tuple[type[BaseException], ...] = (sqlite3.Error,)
+    clock: ColumnElement[int] | None = None
+    in_turn = True
+    in_one = True
+    makes_itself = True
+    claimer = ClaimAlone  # read the candidate, then write it: nobody comes between
+
+    def __init__(self, path: Path) -> None:
+        """Name the file."""
+        self.path = path
+        self.place = str(path)
+
+    def engines(self) -> tuple[Engine, Engine]:
+        """Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it."""
+        url = URL.create("sqlite", database=str(self.path))
+        reader = create_engine(
+            url,
+            connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+            hide_parameters=True,  # no value of a row in a traceback
+            json_deserializer=_read_json,
+            pool_size=4,
+            max_overflow=60,
+        )
+        writer = create_engine(url, pool=reader.pool, hide_parameters=True, json_deserializer=_read_json)
+
+        def connected(connection: sqlite3.Connection, _record: object) -> None:
+            connection.isolation_level = None  # The driver starts no transaction behind our back.
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+
+        def begun(connection: Connection) -> None:
+            connection.connection.cursor().execute("BEGIN")
+
+        def begun_to_write(connection: Connection) -> None:
+            self.begin(driver_of(connection.connection))
+
+        event.listen(reader, "connect", connected)
+        event.listen(reader, "begin", begun)
+        event.listen(writer, "begin", begun_to_write)
+        return reader, writer
+
+    def begin(self, driver: DBAPIConnection) -> None:
+        """Begin a transaction that writes."""
+        driver.cursor().execute("BEGIN IMMEDIATE")
+
+    def begin_admission(self, connection: Connection) -> None:
+        """Nothing: whoever writes is alone."""
+
+    def refuses(self, problem: BaseException) -> bool:
+        """Say whether the row broke a constraint."""
+        return isinstance(problem, sqlite3.IntegrityError)
+
+    def conflicts(self, problem: BaseException) -> bool:
+        """Never: a writer waits before it begins."""
+        return False
+
+    def beats(self) -> str:
+        """JSON as rows (https://www.sqlite.org/json1.html)."""
+        return (
+            "select json_extract(value, '$.id') as id, json_extract(value, '$.claim_no') as claim_no,"
+            " json_extract(value, '$.news') as news, json_extract(value, '$.phase') as phase,"
+            " json_extract(value, '$.processed') as processed, json_extract(value, '$.total') as total"
+            " from json_each(:doc)"
+        )
+
+    def prepare_place(self) -> None:
+        """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
+        try:
+            if not self.path.exists():
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.path.touch(mode=0o600)
+        except OSError as problem:
+            raise StoreUnavailable(f"{self.path}: {problem.strerror}") from problem
+
+    def migrator(self, writer: Engine) -> Engine:
+        """The one that writes anyway."""
+        return writer
+
+    def guard_migration(self, connection: Connection) -> None:
+        """Nothing: whoever writes is alone."""
+
+    def watch(self, engine: Engine) -> SqliteWatcher:
+        """The kernel's word and ``PRAGMA data_version``."""
+        return SqliteWatcher(engine)
+
+    def ring(self, engine: Engine) -> None:
+        """Nothing: the file itself tells."""
+
+    def close(self) -> None:
+        """Nothing rings."""
+
+
+class SqliteWatcher:
+    """A hint from ``PRAGMA data_version``: it changes when another connection has committed."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take a connection of its own."""
+        self._held = engine.raw_connection()
+        self._stir = Stir(Path(str(engine.url.database)).absolute())
+        driver: Any = self._held.driver_connection
+        self._driver: sqlite3.Connection = driver
+        self._seen = -1
+
+    @property
+    def descriptor(self) -> int | None:
+        """What becomes readable when the file or its log is written."""
+        return self._stir.descriptor
+
+    def stirred(self) -> bool:
+        """Say whether the file or its log was written since the last call."""
+        return self._stir.felt()
+
+    def changed(self) -> bool:
+        """Say whether another connection may have committed since the last call (true at the first).
+
+        Raises:
+            StoreUnavailable: the file cannot be read.
+        """
+        try:
+            version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as problem:
+            raise StoreUnavailable(driver_words(problem)) from problem
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._stir.close()
+        self._held.close()

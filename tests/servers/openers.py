@@ -1,0 +1,171 @@
+"""How the conformance suite gets a store on a server: a database that was migrated once and is emptied for each test.
+
+Both openers do the same things in the words of their server; the SQLite one stands in `tests/conformance/cases.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing, contextmanager
+
+from sqlalchemy import create_engine
+from tests.servers import mariadb, postgresql
+from tests.servers.starting import free_port
+
+from haulage.stores.open import open_store
+from haulage.stores.postgresql import MIGRATION_LOCK
+from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
+
+TABLES = ("exports", "workers", "idempotency_keys", "sessions", "tenant_gates", "run_pools", "haulage_facts")
+EMPTY = (
+    *(f"delete from {table}" for table in TABLES[:-2]),
+    "update run_pools set stored_bytes = 0, reserved_bytes = 0, changes = 0",
+    f"update haulage_facts set value = {SCHEMA_VERSION} where name = 'schema_version'",
+    f"update haulage_facts set value = {MIN_WORKER} where name = 'min_worker'",
+)
+
+
+class PostgreSQL:
+    """One server a process, a database a store; they are used again."""
+
+    impatience_ms = 20
+
+    def __init__(self):
+        self._free = []
+        self._numbers = itertools.count()
+
+    def url(self, _folder) -> str:
+        """An empty store with its schema."""
+        if self._free:
+            return self._free.pop()
+        server, number = postgresql.server(), next(self._numbers)
+        if number == 0:
+            server.execute("postgres", "create database template_of_ours")
+            with closing(open_store(server.url("template_of_ours"), migrate_new=False)) as store:
+                store.migrate()
+        server.execute("postgres", f"create database store{number} template template_of_ours")
+        return server.url(f"store{number}")
+
+    def new(self, _folder=None) -> str:
+        """A database without anything, for a test that makes or breaks its schema."""
+        server, name = postgresql.server(), f"new{next(self._numbers)}"
+        server.execute("postgres", f"create database {name}")
+        return server.url(name)
+
+    def done(self, url) -> None:
+        """Empty a store for the next test."""
+        drop = ("drop trigger if exists exports_transitions on exports", "drop table if exists transitions")
+        self.execute(url, "; ".join(("begin", *drop, *EMPTY, "commit")))
+        self._free.append(url)
+
+    def execute(self, url, sql) -> list[tuple]:
+        """A statement of the owner, past the store."""
+        return postgresql.server().execute(url.rpartition("/")[2], sql)
+
+    def write_down_transitions(self, url, table):
+        """Have the database itself write down every change of state, and how many runs were running after it."""
+        self.execute(
+            url,
+            f"""
+            begin;
+            create table if not exists transitions (place bigserial, id text, source text, target text,
+                claim_no integer, running integer, cancel integer);
+            create or replace function {table}_transition() returns trigger language plpgsql as $$ begin
+                insert into transitions (id, source, target, claim_no, running, cancel)
+                values (new.id, old.state, new.state, new.claim_no,
+                    (select count(*) from {table} where state = 'running'),
+                    (old.cancel_requested_at is not null)::integer);
+                return null;
+            end $$;
+            create or replace trigger {table}_transitions after update of state on {table} for each row
+            when (old.state <> new.state) execute function {table}_transition();
+            commit""",
+        )
+
+    def transitions(self, url) -> list[tuple]:
+        columns = "id, source, target, claim_no, running, cancel"
+        return self.execute(url, f"select {columns} from transitions order by place")
+
+    @contextmanager
+    def locked(self, url):
+        """Another program holds the right to write."""
+        with closing(postgresql.server().connect(url.rpartition("/")[2])) as direct:
+            direct.execute("begin")
+            direct.execute(f"lock table {', '.join(TABLES)} in exclusive mode")
+            direct.execute(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
+            yield
+            direct.execute("rollback")
+
+    def deafen(self, watcher, monkeypatch):
+        """End the connection that listens."""
+        pid = watcher._connection.info.backend_pid
+        postgresql.server().execute("postgres", f"select pg_terminate_backend({pid})")
+
+
+class MariaDB:
+    """One server a process, a database a store; they are used again."""
+
+    impatience_ms = 20  # it waits in whole seconds all the same
+
+    def __init__(self):
+        self._free = []
+        self._numbers = itertools.count()
+
+    def url(self, _folder) -> str:
+        """An empty store with its schema."""
+        if self._free:
+            return self._free.pop()
+        url = self.new()
+        with closing(open_store(url, migrate_new=False)) as store:
+            store.migrate()
+        return url
+
+    def new(self, _folder=None) -> str:
+        """A database without anything, for a test that makes or breaks its schema."""
+        server, name = mariadb.server(), f"store{next(self._numbers)}"
+        server.execute(None, f"create database {name}")
+        return server.url(name)
+
+    def done(self, url) -> None:
+        """Empty a store for the next test."""
+        drop = ("drop trigger if exists exports_transitions", "drop table if exists transitions")
+        self.execute(url, *drop, *EMPTY)
+        self._free.append(url)
+
+    def execute(self, url, *statements) -> list[tuple]:
+        """Statements of the owner, past the store."""
+        return mariadb.server().execute(url.rpartition("/")[2], *statements)
+
+    def write_down_transitions(self, url, table):
+        """Have the database itself write down every change of state, and how many runs were running after it."""
+        self.execute(
+            url,
+            """create table if not exists transitions (place bigint auto_increment primary key, id varchar(36),
+                source varchar(32), target varchar(32), claim_no integer, running integer, cancel integer)""",
+            f"""create trigger if not exists {table}_transitions after update on {table} for each row
+            begin
+                if old.state <> new.state then
+                    insert into transitions (id, source, target, claim_no, running, cancel)
+                    values (new.id, old.state, new.state, new.claim_no,
+                        (select count(*) from {table} where state = 'running'),
+                        old.cancel_requested_at is not null);
+                end if;
+            end""",
+        )
+
+    def transitions(self, url) -> list[tuple]:
+        columns = "id, source, target, claim_no, running, cancel"
+        return self.execute(url, f"select {columns} from transitions order by place")
+
+    @contextmanager
+    def locked(self, url):
+        """Another program holds the right to write."""
+        with closing(mariadb.server().connect(url.rpartition("/")[2])) as direct, direct.cursor() as cursor:
+            cursor.execute(f"lock tables {', '.join(f'{table} read' for table in TABLES)}")
+            cursor.execute("select get_lock('haulage migrate', 1)")
+            yield
+            cursor.execute("unlock tables")
+
+    def deafen(self, watcher, monkeypatch):
+        """Have nobody answer at the address that is asked."""
+        monkeypatch.setattr(watcher, "_engine", create_engine(f"mariadb+pymysql://root@127.0.0.1:{free_port()}/none"))
