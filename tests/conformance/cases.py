@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from tests.promises import NotPromised
 from tests.servers.openers import MariaDB, PostgreSQL
 
 from haulage.core.clock import new_id
@@ -182,22 +183,22 @@ class Case:
 
     def needs(self, capability):
         if not getattr(self.store.capabilities, capability):
-            pytest.skip(f"this store has no {capability}")
+            raise NotPromised(f"this store has no {capability}")
 
     def needs_opener(self, means):
         """What only some stores can be put through from outside: a server's disk is the server's."""
         if not hasattr(self.opener, means):
-            pytest.skip(f"no way to have this store {means.replace('_', ' ')}")
+            raise NotPromised(f"no way to have this store {means.replace('_', ' ')}")
 
     def needs_verb(self, verb):
         if not hasattr(self.runs, verb):
-            pytest.skip(f"{self.flow.name} have no {verb}")
+            raise NotPromised(f"{self.flow.name} have no {verb}")
 
     def moves(self, *names):
         """Moves by name; a life without one of them has nothing to promise about it."""
         for name in names:
             if name not in self.life.moves:
-                pytest.skip(f"the life of {self.flow.name} has no {name}")
+                raise NotPromised(f"the life of {self.flow.name} has no {name}")
         found = [self.life.moves[name] for name in names]
         return found if len(found) > 1 else found[0]
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Integer, bindparam, column, func, select, update
 from tests.conformance.model import machine_over
+from tests.promises import NotPromised
 
 from haulage.core.lifecycle import CancelWish, LeaseUse
 from haulage.stores import moves, runs
@@ -136,7 +137,7 @@ WITH_GATES = {"gate by age alone": (_Gates, "open", the_oldest_gate)}
 def test_a_broken_guard_is_found(case, monkeypatch, mutant):
     here = EVERYWHERE | (WITH_GATES if case.store.capabilities.counters else MUTANTS)
     if mutant not in here:
-        pytest.skip("the same lines are broken on another store")
+        raise NotPromised("the same lines are broken on another store")
     owner, name, broken = here[mutant]
     assert hasattr(owner, name)
     monkeypatch.setattr(owner, name, broken)

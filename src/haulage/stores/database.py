@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Delete, PoolProxiedConnection, Table, delete, select, tuple_
+from sqlalchemy import Connection, Delete, PoolProxiedConnection, Table, delete, event, select, tuple_
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -17,6 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.clock import now_ms
 from haulage.core.errors import StoreUnavailable
+from haulage.stores import forks
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
@@ -45,7 +45,8 @@ class Database:
         self.engine, self._writer = dialect.engines()
         self._errors: tuple[type[BaseException], ...] = (DBAPIError, *dialect.driver_errors)
         self._turn = threading.Lock()
-        self._kept: tuple[int, PoolProxiedConnection, DBAPIConnection] | None = None  # by process
+        self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
+        forks.watch_over(self)
 
     @contextmanager
     def write(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -131,10 +132,11 @@ class Database:
 
     def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
-        if self._kept is None or self._kept[0] != os.getpid():  # A forked process must not use its parent's.
+        if self._kept is None:
             pooled = self.engine.raw_connection()
-            self._kept = (os.getpid(), pooled, driver_of(pooled))
-        return self._kept[2]
+            self._kept = (pooled, driver_of(pooled))
+        self.dialect.see_same_place()
+        return self._kept[1]
 
     def ring(self) -> None:
         """Tell those who wait for a hint that something was committed."""
@@ -144,10 +146,31 @@ class Database:
         """Give every connection back."""
         self.dialect.close()
         with self._turn:
-            if self._kept is not None and self._kept[0] == os.getpid():
-                self._kept[1].close()
+            self.close_unused()
+
+    def close_unused(self) -> int:
+        """Close every connection that nobody uses, while it is our turn; gives how many are used."""
+        try:
+            self.dialect.see_same_place()
+        except StoreUnavailable:
+            forks.keep_open((self._kept, self.engine.pool))
             self._kept = None
+            self.engine.dispose(close=False)
+            self._writer.pool = self.engine.pool
+            return 0
+        if self._kept is not None:
+            self._kept[0].close()
+        self._kept = None
+        used: int = self.engine.pool.checkedout()  # type: ignore[attr-defined]  # of a QueuePool
         self.engine.dispose()
+        self._writer.pool = self.engine.pool
+        return used
+
+    def begin_anew(self, *, usable: bool) -> None:
+        """In a forked process: nobody holds the turn; see ``forks.py`` for when a file is not usable."""
+        self._turn = threading.Lock()
+        if not usable and self.dialect.in_turn:
+            event.listen(self.engine, "do_connect", forks.refuse)
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:

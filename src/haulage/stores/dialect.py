@@ -72,6 +72,13 @@ class Dialect(Protocol):
     def engines(self) -> tuple[Engine, Engine]:
         """An engine that reads and one that writes, on one pool."""
 
+    def see_same_place(self) -> None:
+        """See that what is open is still what is there.
+
+        Raises:
+            StoreUnavailable: another store was put in its place.
+        """
+
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""
 

@@ -58,7 +58,6 @@ class MariaDB:
     def engines(self) -> tuple[Engine, Engine]:
         """One engine, told apart by who begins a transaction."""
         reader = self._engine(server.ANSWER_SECONDS, *SETTINGS, **server.POOL)
-        server.keep_from_children(reader)
         writer = reader.execution_options()
         event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
         return reader, writer
@@ -82,6 +81,9 @@ class MariaDB:
     def migrator(self, writer: Engine) -> Engine:
         """Without a limit of time on either side."""
         return self._engine(None, f"lock_wait_timeout = {dialect.MIGRATION_WAIT_SECONDS}", poolclass=NullPool)
+
+    def see_same_place(self) -> None:
+        """Nothing: a connection knows where it leads."""
 
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""

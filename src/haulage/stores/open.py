@@ -85,6 +85,14 @@ class Store:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
 
+    def identity(self) -> str:
+        """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a schema."""
+        if self.schema().version is None:
+            return ""
+        with self._database.read() as connection:
+            kept = connection.execute(select(facts.c.value).where(facts.c.name == "store_id")).scalar()
+        return "" if kept is None else f"{kept:016x}"
+
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
         from haulage.stores.migrations.run import migrate  # Alembic takes half a second

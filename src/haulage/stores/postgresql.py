@@ -70,7 +70,6 @@ class PostgreSQL:
     def engines(self) -> tuple[Engine, Engine]:
         """One engine, told apart by who begins a transaction."""
         reader = create_engine(self._url, creator=self._connect, hide_parameters=True, **server.POOL)
-        server.keep_from_children(reader)
         writer = reader.execution_options()
         event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
         return reader, writer
@@ -102,6 +101,9 @@ class PostgreSQL:
             tcp_user_timeout=server.ANSWER_SECONDS * 1000,
             **more,
         )
+
+    def see_same_place(self) -> None:
+        """Nothing: a connection knows where it leads."""
 
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes; behind a proxy its settings come with it."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from importlib.util import find_spec
 from typing import Any
 
-from sqlalchemy import Engine, event, func, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from haulage.core.errors import StoreUnavailable
@@ -40,21 +39,6 @@ def place_of(url: URL) -> str:
     """A store as messages name it: where it is, not who enters."""
     host = f"{url.host or 'localhost'}:{url.port}" if url.port else url.host or "localhost"
     return f"{url.get_backend_name()}://{host}/{url.database or ''}"
-
-
-def keep_from_children(engine: Engine) -> None:
-    """A forked process makes connections of its own: on one that two use, each reads the other's answers."""
-
-    def connected(_driver: object, record: Any) -> None:
-        record.info["process"] = os.getpid()
-
-    def checked_out(_driver: object, record: Any, fairy: Any) -> None:
-        if record.info["process"] != os.getpid():
-            record.dbapi_connection = fairy.dbapi_connection = None
-            raise DisconnectionError("made in another process")
-
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "checkout", checked_out)
 
 
 class PollWatcher:

@@ -8,17 +8,19 @@ writes is alone, so nothing in it has to be locked; its clock is the host's.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
-from haulage.stores import dialect
+from haulage.stores import dialect, forks
 from haulage.stores.claims import ClaimAlone
 from haulage.stores.dialect import Capabilities, driver_of, driver_words
 from haulage.stores.stir import Stir
@@ -27,8 +29,15 @@ _decode_json = json.JSONDecoder().raw_decode
 
 
 def _read_json(text: str) -> Any:
-    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for."""
-    return _decode_json(text)[0]
+    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for.
+
+    What a failing disk has made unreadable is an empty object: that run fails, as its plan has no query, while an
+    exception here would end the worker that claims it, and the next one, and every list that it stands in.
+    """
+    try:
+        return _decode_json(text)[0]
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 class Sqlite:
@@ -45,11 +54,13 @@ class Sqlite:
     def __init__(self, path: Path) -> None:
         """Name the file."""
         self.path = path
+        self._path = str(path.absolute())
         self.place = str(path)
+        self._file: tuple[int, int] | None = None  # device and inode, once it was opened
 
     def engines(self) -> tuple[Engine, Engine]:
         """Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it."""
-        url = URL.create("sqlite", database=str(self.path))
+        url = URL.create("sqlite", database=self._path)
         reader = create_engine(
             url,
             connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
@@ -72,9 +83,37 @@ class Sqlite:
             self.begin(driver_of(connection.connection))
 
         event.listen(reader, "connect", connected)
+        event.listen(reader, "checkout", self._checked_out)
         event.listen(reader, "begin", begun)
         event.listen(writer, "begin", begun_to_write)
         return reader, writer
+
+    def see_same_place(self) -> None:
+        """A file put in the place of the open one is another store: half of our connections would be of the old one.
+
+        Raises:
+            StoreUnavailable: it was replaced or removed; only a new start can help.
+        """
+        path = self._path
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at each claim, and a Path takes as long as the call itself
+        except OSError as problem:
+            raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
+        if self._file is None:
+            self._file = (found.st_dev, found.st_ino)
+        if self._file != (found.st_dev, found.st_ino):
+            raise StoreUnavailable(
+                f"{path} was replaced while it was open; stop everything that uses it, then start again"
+            )
+
+    def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+        try:
+            self.see_same_place()
+        except StoreUnavailable:
+            # Not to be closed: SQLite would remove the log by its name, and that is the other file's by now.
+            forks.keep_open(record.dbapi_connection)
+            record.dbapi_connection = pooled.dbapi_connection = None  # type: ignore[misc]
+            raise
 
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""
@@ -104,7 +143,7 @@ class Sqlite:
         """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
         try:
             if not self.path.exists():
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make_folder(self.path.parent)
                 self.path.touch(mode=0o600)
         except OSError as problem:
             raise StoreUnavailable(f"{self.path}: {problem.strerror}") from problem
@@ -125,6 +164,21 @@ class Sqlite:
 
     def close(self) -> None:
         """Nothing rings."""
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and what is missing above it, so that a power cut takes none of it back.
+
+    SQLite syncs the folder that its file stands in, and nobody but us those above.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class SqliteWatcher:

@@ -42,7 +42,7 @@ class JSONTuple(TypeDecorator[tuple[Any, ...]]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> tuple[Any, ...] | None:
         """Read an array as a tuple."""
-        return None if value is None else tuple(value)
+        return None if value is None else tuple(value) if isinstance(value, list) else ()  # of a damaged row
 
 
 metadata = MetaData(
@@ -230,7 +230,7 @@ sessions = table_of(
 facts = table_of(
     "haulage_facts",
     Column("name", String(32), primary_key=True),
-    Column("value", Integer, nullable=False),
+    Column("value", BigInteger, nullable=False),
 )
 
 # -- only where many write at once -------------------------------------------------------------------------

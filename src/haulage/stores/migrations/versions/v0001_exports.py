@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def make_small_tables() -> None:
     create_table(
         "haulage_facts",
         sa.Column("name", sa.String(length=32), nullable=False),
-        sa.Column("value", sa.Integer(), nullable=False),
+        sa.Column("value", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
     create_table(
@@ -191,8 +192,8 @@ def make_small_tables() -> None:
         sa.Column("only_run", ID, nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
-    facts = sa.table("haulage_facts", sa.column("name", sa.String), sa.column("value", sa.Integer))
-    kept = {"schema_version": SCHEMA_VERSION, "min_worker": MIN_WORKER}
+    facts = sa.table("haulage_facts", sa.column("name", sa.String), sa.column("value", sa.BigInteger))
+    kept = {"schema_version": SCHEMA_VERSION, "min_worker": MIN_WORKER, "store_id": secrets.randbits(63)}
     if counted():
         kept["admission"] = 0  # the row that every door locks before it counts
     op.bulk_insert(facts, [{"name": name, "value": value} for name, value in kept.items()])
