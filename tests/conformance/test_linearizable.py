@@ -105,6 +105,10 @@ class Plain(NamedTuple):
         taken = self.claim_no + 1
         return self._replace(claim_no=taken, lease_until=now + LEASE), taken
 
+    def pass_over(self, _name, _fence, _now):
+        """A claim that gave nothing where nobody waits for a run that somebody else is writing (DECISIONS 8)."""
+        return self, None
+
     def look(self, _name, _fence, _now):
         return self, (self.state, self.claim_no, self.cancelled)
 
@@ -131,6 +135,8 @@ class Client:
                     answer = type(refused).__name__
             if fate != "heard":
                 answer = LOST
+            if asked[0] == "claim" and answer is None and self.case.store.capabilities.counters:
+                asked = ("pass_over", *asked[1:])  # noqa: PLW2901 - what it was asked for turned out to be less
             ended = math.inf if answer is LOST else time.perf_counter()
             self.calls.append(Call(asked, began, ended, answer))
 

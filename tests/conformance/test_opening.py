@@ -50,7 +50,7 @@ def test_what_was_written_is_there_when_it_is_opened_again(case):
 
 
 def test_a_writer_has_the_lock_from_its_beginning_and_its_commit_is_on_the_disk(url):
-    with closing(open_store(url)) as store, closing(sqlite3.connect(store.path, timeout=0)) as other:
+    with closing(open_store(url)) as store, closing(sqlite3.connect(store.place, timeout=0)) as other:
         with store.begin() as tx:  # nothing is written yet
             durable = tx.exec_driver_sql("pragma synchronous").scalar()
             with pytest.raises(sqlite3.OperationalError, match="locked"):

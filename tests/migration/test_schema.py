@@ -91,8 +91,7 @@ def test_the_migrations_make_what_the_tables_say_on_a_server(name):
         store.migrate("base")
         with create_engine(url).connect() as connection:
             left = inspect(connection).get_table_names()
-        ours = "select routine_name from information_schema.routines where routine_name like 'exports%'"
-        routines = STORES[name].execute(url, ours)
+        routines = STORES[name].routines(url)
         store.migrate()
         again = store.schema()
 

@@ -62,6 +62,12 @@ class PostgreSQL:
         """A statement of the owner, past the store."""
         return postgresql.server().execute(url.rpartition("/")[2], sql)
 
+    def routines(self, url) -> list[tuple]:
+        """Functions and procedures of the store."""
+        return self.execute(
+            url, "select routine_name from information_schema.routines where routine_schema = current_schema()"
+        )
+
     def write_down_transitions(self, url, table):
         """Have the database itself write down every change of state, and how many runs were running after it."""
         self.execute(
@@ -135,6 +141,12 @@ class MariaDB:
     def execute(self, url, *statements) -> list[tuple]:
         """Statements of the owner, past the store."""
         return mariadb.server().execute(url.rpartition("/")[2], *statements)
+
+    def routines(self, url) -> list[tuple]:
+        """Functions and procedures of the store."""
+        return self.execute(
+            url, "select routine_name from information_schema.routines where routine_schema = database()"
+        )
 
     def write_down_transitions(self, url, table):
         """Have the database itself write down every change of state, and how many runs were running after it."""

@@ -20,6 +20,7 @@ from haulage.stores import forks
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
+TURN_SECONDS = DOOR_WAIT_SECONDS  # how long a writer waits for the other threads of its process
 CONFLICTS_MAX = 5  # how often a transaction that met another is made again
 
 
@@ -182,7 +183,7 @@ class Database:
 
     def take_turn(self) -> None:
         """Wait for the other writers of this process."""
-        if not self._turn.acquire(timeout=DOOR_WAIT_SECONDS):
+        if not self._turn.acquire(timeout=TURN_SECONDS):
             raise StoreUnavailable("too many wait to write to the store")
 
     def give_turn(self) -> None:

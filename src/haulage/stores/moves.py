@@ -24,13 +24,16 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    or_,
     select,
     text,
     update,
 )
 from sqlalchemy.sql.elements import ColumnElement
 
-from haulage.core.lifecycle import CancelWish, LeaseUse, Move
+from haulage.core.lease import Held
+from haulage.core.lifecycle import CancelWish, LeaseUse, Lifecycle, Move
+from haulage.core.progress import Progress
 from haulage.stores.queue import in_state
 
 
@@ -57,10 +60,24 @@ def write_of(table: Table, move: Move) -> Update:
     return statement.values(revision=c.revision + 1)
 
 
+def ask_of(table: Table, life: type[Lifecycle]) -> Update:
+    """The statement of a cancel request: it is recorded once, while a worker holds the run."""
+    c = table.c
+    held = or_(*(in_state(table, state) for state in sorted(life.leased_states())))
+    guard = (c.id == bindparam("guard_id"), held, c.cancel_requested_at.is_(None))
+    return update(table).where(*guard).values(revision=c.revision + 1)
+
+
 def beats_of(document: str) -> Subquery:
     """The beats of a worker as rows; ``document`` is how a database reads them (dialect.py)."""
     numbers = [column(name, BigInteger) for name in ("claim_no", "news", "processed", "total")]
     return text(document).columns(column("id", String), *numbers, column("phase", String)).subquery("beats")
+
+
+def row_of_beat(held: Held, progress: Progress | None) -> dict[str, Any]:
+    """One beat as it goes to the database."""
+    beat = {"id": held.id, "claim_no": held.claim_no, "news": 0}
+    return beat if progress is None else beat | {"news": 1, **progress._asdict()}
 
 
 def beat_guard(table: Table, claim: Move, beats: Any) -> tuple[ColumnElement[bool], ...]:

@@ -39,6 +39,7 @@ from sqlalchemy import (
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
 
+from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Query, Terms
@@ -46,8 +47,8 @@ from haulage.core.progress import Progress
 from haulage.stores.claims import Admission
 from haulage.stores.counters import drift
 from haulage.stores.database import Database, made_again
-from haulage.stores.dialect import Instant, driver_of
-from haulage.stores.moves import beat_of, guard_of, pulses_of, write_of
+from haulage.stores.dialect import Instant
+from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
 from haulage.stores.queue import Queue, in_state
 
 
@@ -63,6 +64,7 @@ class Kept(Protocol):
 
 Run = TypeVar("Run", bound=Kept)
 
+CHANGES_MAX = 5  # how often a settle looks at a run that changed between its write and its look
 SWEEP_LEASE_SECONDS = 15  # of a sweep that removes the bytes of a lost run
 
 
@@ -97,6 +99,12 @@ class SqlRuns(Generic[Run]):
         self._by_key = prepare(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
         self._position = prepare(queue.position)
         self._writes = {name: prepare(partial(write_of, table, move)) for name, move in life.moves.items()}
+        self._ask = prepare(partial(ask_of, table, life))
+        self._at_once = [
+            move
+            for move in life.moves.values()
+            if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
+        ]
         self._claimer = database.dialect.claimer(database, table, self._claim, self._columns, admission, self._take)
         beats, clock = database.dialect.beats(), database.dialect.clock
         self._answers = database.engine.dialect.update_returning
@@ -172,7 +180,7 @@ class SqlRuns(Generic[Run]):
         if not beats:
             return {}
         instant = self._database.now(now)
-        doc = {"doc": json.dumps([_beat(held, progress) for held, progress in beats])}
+        doc = {"doc": json.dumps([row_of_beat(*beat) for beat in beats])}
         at = {"now": instant if isinstance(instant, int) else None, "lease_ms": int(lease_seconds * 1000)}
         with self._database.write_prepared(one=self._answers) as driver:
             if self._answers:
@@ -206,18 +214,23 @@ class SqlRuns(Generic[Run]):
         """
         assert move.lease is LeaseUse.ENDS, f"{move.name} ends no lease"
         entering = self._entering(move, values, self._database.now(now))
-        with self._database.write_prepared(tx, one=True) as driver:
-            if self._write(driver, move, entering, held.id, held.claim_no):
-                self._ring(tx)
-                return
-            row = self._by_id.first(driver, {"id": held.id})
+        for _ in range(CHANGES_MAX):
+            with self._database.write_prepared(tx, one=True) as driver:
+                if self._write(driver, move, entering, held.id, held.claim_no):
+                    self._ring(tx)
+                    return
+                row = self._by_id.first(driver, {"id": held.id})
             if row is None or row.claim_no != held.claim_no:
                 raise LeaseLost(held.id)
-            if row.state == move.source:
+            if row.state != move.source:
+                if row.state == move.target:
+                    return
+                raise LeaseLost(held.id)
+            if not move.allows_cancel(cancel_requested=row.cancel_requested_at is not None):
                 assert move.cancel is CancelWish.ABSENT, f"{move.name} needs a cancel request, and there is none"
                 raise CancelWanted(held.id)
-            if row.state != move.target:
-                raise LeaseLost(held.id)
+            # The move could be made by now: it was read later than it was written, and somebody came between.
+        raise StoreUnavailable("the run changes faster than it can be settled")
 
     # -- moves without a lease ---------------------------------------------------------------------
 
@@ -247,24 +260,21 @@ class SqlRuns(Generic[Run]):
 
         Returns the run as it is now, whatever its state; None when there is none.
         """
-        c = self._table.c
-        instant = self._database.now(now)
-        at_once = [
-            move
-            for move in self.life.moves.values()
-            if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
-        ]
         # The active key goes, so that the same request right after a cancel is a new run.
-        wish = {"cancel_requested_at": instant, "active_key": None}
-        with self._database.write(tx) as connection:
-            driver = driver_of(connection.connection)
-            if not any(self._write(driver, move, self._entering(move, wish, instant), run_id) for move in at_once):
-                connection.execute(
-                    update(self._table)
-                    .where(c.id == run_id, c.state.in_(self.life.leased_states()), c.cancel_requested_at.is_(None))
-                    .values(**wish, revision=c.revision + 1)
-                )
-            row = self._by_id.first(driver, {"id": run_id})
+        instant = self._database.now(now)
+        wish: dict[str, Any] = {"cancel_requested_at": instant, "active_key": None}
+        with self._database.write_prepared(tx) as driver:
+            for _ in range(CHANGES_MAX):
+                for move in self._at_once:
+                    if self._write(driver, move, self._entering(move, wish, instant), run_id):
+                        break
+                else:
+                    self._ask.changed(driver, wish | {"guard_id": run_id})
+                row = self._by_id.first(driver, {"id": run_id})
+                if row is None or self.life.is_final(row.state) or row.cancel_requested_at is not None:
+                    break  # Else it was running, then waiting, and each time the other was looked for.
+            else:
+                raise StoreUnavailable("the run changes faster than it can be cancelled")
         self._ring(tx)
         return None if row is None else self._record(*row)
 
@@ -388,9 +398,3 @@ class SqlRuns(Generic[Run]):
         for name, value in values.items():
             entered[name] = now + int(value.seconds * 1000) if isinstance(value, After) else value
         return entered
-
-
-def _beat(held: Held, progress: Progress | None) -> dict[str, Any]:
-    """One beat as it goes to the database."""
-    beat = {"id": held.id, "claim_no": held.claim_no, "news": 0}
-    return beat if progress is None else beat | {"news": 1, **progress._asdict()}
