@@ -62,6 +62,18 @@ class PostgreSQL:
         """A statement of the owner, past the store."""
         return postgresql.server().execute(url.rpartition("/")[2], sql)
 
+    def port(self) -> int:
+        return postgresql.server().port
+
+    def through(self, url, port) -> str:
+        """The same store by way of another port."""
+        return url.replace(f":{self.port()}/", f":{port}/")
+
+    def statements(self, url) -> int:
+        """How many transactions the database has seen; a thousand beats of their own would be a thousand."""
+        (count,) = self.execute(url, "select xact_commit from pg_stat_database where datname = current_database()")[0]
+        return count
+
     def routines(self, url) -> list[tuple]:
         """Functions and procedures of the store."""
         return self.execute(
@@ -141,6 +153,17 @@ class MariaDB:
     def execute(self, url, *statements) -> list[tuple]:
         """Statements of the owner, past the store."""
         return mariadb.server().execute(url.rpartition("/")[2], *statements)
+
+    def port(self) -> int:
+        return mariadb.server().port
+
+    def through(self, url, port) -> str:
+        """The same store by way of another port."""
+        return url.replace(f":{self.port()}/", f":{port}/")
+
+    def statements(self, url) -> int:
+        """How many statements the server was asked."""
+        return int(self.execute(url, "show global status like 'Questions'")[0][1])
 
     def routines(self, url) -> list[tuple]:
         """Functions and procedures of the store."""

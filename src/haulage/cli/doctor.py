@@ -20,8 +20,9 @@ import click
 from haulage.cli.datasets import check, why_unread
 from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans, rows
-from haulage.cli.opening import Declared, declared_in, read_settings, store_file
+from haulage.cli.opening import Declared, declared_in, read_settings, store_file, what_to_do
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
+from haulage.config.faults import masked
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
 
@@ -51,7 +52,7 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
     there = declared_in(settings)
     findings += _sources(there)
     store = store_file(settings)
-    if not store.exists():
+    if store is not None and not store.exists():
         # Looking must not make one: an empty store in the place of one that has vanished hides what has happened.
         what = f"there is none at {store} yet"
         findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
@@ -67,8 +68,8 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
     except SchemaMismatch as problem:
         findings.append(Finding("FAIL", "store", str(problem)))  # it says what to do
     except StoreUnavailable as problem:
-        what = f"{store}: {str(problem) or 'it does not answer'}"
-        findings.append(Finding("FAIL", "store", what, "let this user read and write it and its folder"))
+        what = f"{masked(settings.store) if store is None else store}: {str(problem) or 'it does not answer'}"
+        findings.append(Finding("FAIL", "store", what, what_to_do(settings)))
     except OSError as problem:
         what = f"{problem.filename}: {problem.strerror}"
         findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))
@@ -110,7 +111,7 @@ def _modes(settings: Settings) -> Iterator[Finding]:
         what, _, do = warning.partition("; ")
         yield Finding("WARN", "file modes", what, do)
     for path in (store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
-        if path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        if path is not None and path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
             yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
 
 
@@ -171,6 +172,8 @@ def _store(haul: Haulage) -> Iterator[Finding]:
     with haul.store.begin():
         pass  # A store that can only be read fails here.
     yield Finding("OK", "store", "it can be written")
+    for sentence in haul.store.exports.drift():
+        yield Finding("FAIL", "store", f"its counters are not those of its runs: {sentence}", "report this")
 
 
 def _artifacts(haul: Haulage) -> Iterator[Finding]:

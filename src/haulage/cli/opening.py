@@ -102,9 +102,17 @@ def read_settings(config: Path) -> Settings:
     return load(config, os.environ, formats=FORMATS, schemes=SOURCES)
 
 
-def store_file(settings: Settings) -> Path:
-    """Where the store is; it may not be there yet."""
-    return Path(settings.store.removeprefix("sqlite:///"))
+def store_file(settings: Settings) -> Path | None:
+    """The file of the store, which may not be there yet; None where it is a database on a server."""
+    scheme, _, place = settings.store.partition(":///")
+    return Path(place) if scheme == "sqlite" else None
+
+
+def what_to_do(settings: Settings) -> str:
+    """What helps against a store that does not answer."""
+    if store_file(settings) is None:
+        return "see that the server runs, that this host reaches it, and that user and password are right"
+    return "let this user read and write that file and its folder, or name another in store"
 
 
 @contextmanager
@@ -115,11 +123,9 @@ def naming_the_store(config: Path) -> Iterator[None]:
     except StoreUnavailable as problem:
         from haulage.config.faults import masked
 
-        place = masked(read_settings(config).store)
-        raise StoreUnavailable(
-            f"the store {place} cannot be used: {problem}; "
-            "let this user read and write that file and its folder, or name another in store"
-        ) from problem
+        settings = read_settings(config)
+        place = masked(settings.store)
+        raise StoreUnavailable(f"the store {place} cannot be used: {problem}; {what_to_do(settings)}") from problem
 
 
 def warn(settings: Settings) -> None:

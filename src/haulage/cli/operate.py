@@ -33,8 +33,9 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     from haulage.stores.open import open_store
 
     settings = read_settings(config)
-    if action != "up" and not store_file(settings).exists():  # opening it would make it
-        raise Fault(f"there is no store at {store_file(settings)} yet; the first start makes it")
+    file = store_file(settings)
+    if action != "up" and file is not None and not file.exists():  # opening it would make it
+        raise Fault(f"there is no store at {file} yet; the first start makes it")
     with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
         if action == "down" and not _take_away(store, settings, yes=yes):
             return FAILED

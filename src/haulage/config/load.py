@@ -22,6 +22,8 @@ from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
 from haulage.core.requester import Requester
 
 STORE_DEFAULT = "sqlite:///haulage.db"
+DRIVERLESS = ("postgresql", "mariadb")
+SERVERS = (*DRIVERLESS, "postgresql+psycopg", "mariadb+pymysql")
 ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
@@ -69,7 +71,7 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
     serve, worker = top.table("serve"), top.table("worker")
     settings = Settings(
         path=path,
-        store=_place(top, "store", places, STORE_DEFAULT),
+        store=_store(top, places),
         artifacts=_place(top, "artifacts", places, ARTIFACTS_DEFAULT),
         secret_keys=top.demand("secret_keys", places.signing(), ()),
         sources=_sources(top, places, schemes),
@@ -103,6 +105,19 @@ def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str
     if top.faults.sentences:
         raise ConfigInvalid(top.faults.sentences, path.name)
     return keys, operator
+
+
+def _store(top: Table, places: Places) -> str:
+    """Where runs are kept: a file, or a database on a server."""
+    url = top.read("store", places.url(), STORE_DEFAULT)
+    scheme, _, place = url.partition("://")
+    if scheme.partition("+")[0] not in ("postgresql", "mariadb"):
+        return _place(top, "store", places, STORE_DEFAULT)
+    if scheme not in SERVERS:
+        top.faults.wrong("store", url, f"this driver is not used; write {' or '.join(sorted(DRIVERLESS))}://…")
+    elif not place.partition("?")[0].partition("/")[2]:
+        top.faults.wrong("store", url, f'it names no database; write "{scheme}://user@host/database"')
+    return url
 
 
 def _place(top: Table, key: str, places: Places, default: str) -> str:

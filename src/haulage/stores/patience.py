@@ -7,13 +7,12 @@ clock here. Only imported where psycopg is installed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 import psycopg
-
-from haulage.stores.server import ANSWER_SECONDS
 
 R = TypeVar("R")
 
@@ -21,7 +20,7 @@ R = TypeVar("R")
 class PatientConnection(psycopg.Connection[Any]):
     """Gives up, and is closed, when the server says nothing for too long."""
 
-    answer_seconds: float = ANSWER_SECONDS  # infinite while a migration runs
+    answer_seconds: float = math.inf
 
     def wait(self, gen: Generator[Any, Any, R], *args: Any, **kwargs: Any) -> R:
         """Wait as the driver does, but not longer."""

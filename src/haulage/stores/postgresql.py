@@ -89,7 +89,7 @@ class PostgreSQL:
         more: dict[str, Any] = {}
         if not self._pooled:
             more["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        return PatientConnection.connect(
+        connection = PatientConnection.connect(
             url,
             autocommit=True,
             prepare_threshold=None if self._pooled else 5,
@@ -101,6 +101,8 @@ class PostgreSQL:
             tcp_user_timeout=server.ANSWER_SECONDS * 1000,
             **more,
         )
+        connection.answer_seconds = server.ANSWER_SECONDS
+        return connection
 
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""

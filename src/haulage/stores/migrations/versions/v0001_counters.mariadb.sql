@@ -22,10 +22,14 @@ begin
     if head <=> run then
         begin
             declare continue handler for not found begin end;
+            -- In two steps, because a comparison of pairs reads all that were asked for at the same instant.
             select requested_at, id into next_at, next_id from exports
-            where state = 'queued' and tenant = whose and requested_at >= asked_at
-                and (requested_at > asked_at or id > run)
-            order by requested_at, id limit 1;
+            where state = 'queued' and tenant = whose and requested_at = asked_at and id > run order by id limit 1;
+            if next_id is null then
+                select requested_at, id into next_at, next_id from exports
+                where state = 'queued' and tenant = whose and requested_at > asked_at
+                order by requested_at, id limit 1;
+            end if;
         end;
         update tenant_gates set queued = queued - 1, running = running + started, head_at = next_at, head_id = next_id
         where flow = 'exports' and tenant = whose;
