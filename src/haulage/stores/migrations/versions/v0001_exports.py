@@ -138,6 +138,8 @@ def make_exports() -> None:
         mariadb=["state", *order, "tenant"],
     )
     op.create_index("exports_requested", "exports", order)
+    if counted():
+        create_index("exports_starving", "exports", ["claim_by"], "state = 'queued'", mariadb=["state", "claim_by"])
     create_index("exports_retained", "exports", ["retain_until"], "retain_until is not null")
     unkept = "artifact_key is not null and state in ('expired', 'failed', 'cancelled')"
     create_index("exports_unkept", "exports", ["finished_at"], unkept, mariadb=["artifact_key"])
