@@ -192,7 +192,7 @@ def test_no_fault_shows_a_secret(write):
     text = f"""
 secret_keys = "{hidden}{SECRET}"
 secret_key = "{hidden}{SECRET}"
-store = "postgresql://amina:{hidden}@db/haulage?sslpassword={hidden}"
+store = "postgresql+asyncpg://amina:{hidden}@db/haulage?sslpassword={hidden}"
 [sources.shop]
 url = "mysqll://amina:{hidden}@db/shop"
 password = "{hidden}"
@@ -204,7 +204,7 @@ hash = "hk_{hidden}"
 
     assert 6 == len(faults)
     assert not [fault for fault in faults if hidden in fault]
-    assert [fault for fault in faults if "postgresql://***@db/haulage" in fault]
+    assert [fault for fault in faults if "postgresql+asyncpg://***@db/haulage" in fault]
 
 
 def test_a_key_that_was_pasted_instead_of_its_hash_is_told_so(write):
@@ -245,12 +245,29 @@ def test_a_hash_belongs_to_one_key(write):
 
 @pytest.mark.parametrize(
     ("store", "artifacts"),
-    [("postgresql://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "s3://bucket")],
+    [("oracle://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "s3://bucket")],
 )
 def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
     fault = only_fault(write(f'store = "{store}"\nartifacts = "{artifacts}"\n' + SMALLEST))
 
     assert "cannot be used by this version" in fault
+
+
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [
+        ("postgresql://db", "it names no database"),
+        ("mariadb://db/?ssl=yes", "it names no database"),
+        ("postgresql+asyncpg://db/haulage", "this driver is not used; write mariadb or postgresql://"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_told(write, store, why):
+    assert why in only_fault(write(f'store = "{store}"\n' + SMALLEST))
+
+
+@pytest.mark.parametrize("store", ["postgresql://amina@db/haulage?proxy=transaction", "mariadb+pymysql://db:3307/h"])
+def test_a_database_on_a_server_is_taken_as_it_is_written(write, store):
+    assert store == load(write(f'store = "{store}"\n' + SMALLEST), {}).store
 
 
 def test_the_line_of_a_syntax_error_is_told(write):

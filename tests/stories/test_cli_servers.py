@@ -1,0 +1,75 @@
+"""The command line with its store on a server: what it says before there are tables, and the whole way after."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conformance.cases import STORES
+from tests.stories.terminal import CONFIGURATION, SECRET, Terminal
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def terminal(request, tmp_path):
+    """A shop whose runs are kept in an empty database."""
+    url = STORES[request.param].new()
+    return Terminal(tmp_path).shop(configuration=CONFIGURATION.replace("sqlite:///haulage.db", url))
+
+
+def test_a_database_without_tables_is_told_with_the_command_that_makes_them(terminal):
+    before = terminal.run("migrate", "status")
+    refused = terminal.run("export", "orders", "-o", "orders.csv")
+    doctor = terminal.run("doctor")
+    made = terminal.run("migrate", "up")
+    after = terminal.run("migrate", "status")
+
+    assert (1, 2, 1, 0, 0) == (before.code, refused.code, doctor.code, made.code, after.code)
+    assert "run: haulage migrate up" in refused.err
+    assert "no tables of haulage yet" in doctor.out
+    assert "schema 1, this version works with 1" in after.out
+
+
+def test_an_export_is_made_from_the_request_to_the_file(terminal):
+    terminal.run("migrate", "up")
+    exported = terminal.run("export", "orders", "-o", "orders.csv")
+    doctor = terminal.run("doctor", "--check")
+    listed = terminal.run("runs", "list")
+    swept = terminal.run("sweep")
+
+    assert (0, 0, 0) == (exported.code, listed.code, swept.code), exported.err
+    assert 201 == len(terminal.folder.joinpath("orders.csv").read_text().splitlines())
+    assert "ready" in listed.out
+    assert "it can be written" in doctor.out
+    assert "FAIL  store" not in doctor.out
+
+
+def test_counters_that_were_meddled_with_are_found(terminal, request):
+    terminal.run("migrate", "up")
+    terminal.run("export", "orders", "-o", "orders.csv")
+    opener = STORES[request.node.callspec.params["terminal"]]
+    url = terminal.config.read_text().partition('store = "')[2].partition('"')[0]
+    opener.execute(url, "update run_pools set stored_bytes = stored_bytes + 1")
+    doctor = terminal.run("doctor")
+
+    assert 1 == doctor.code
+    assert "its counters are not those of its runs: the pool" in doctor.out
+
+
+def test_down_takes_everything_away(terminal):
+    terminal.run("migrate", "up")
+    down = terminal.run("migrate", "down", "--yes")
+    again = terminal.run("migrate", "up")
+
+    assert (0, 0) == (down.code, again.code), down.err
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path, kind):
+    place = f"{kind}://amina:{SECRET}@127.0.0.1:1/haulage"
+    terminal = Terminal(tmp_path).shop(configuration=CONFIGURATION.replace("sqlite:///haulage.db", place))
+    answers = [terminal.run(*words) for words in (["runs", "list"], ["doctor"], ["migrate", "up"])]
+
+    assert [True] * 3 == [answer.code != 0 for answer in answers]
+    assert "see that the server runs" in answers[0].err
+    assert "see that the server runs" in answers[1].out
+    assert not [answer for answer in answers if SECRET in answer.out + answer.err]
