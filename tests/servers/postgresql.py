@@ -22,8 +22,8 @@ SETTINGS = ("fsync=off", "synchronous_commit=on", "max_connections=200", "shared
 class PostgreSQL:
     """One running server."""
 
-    def __init__(self, programs: Path, *settings: str):
-        folder = make_folder("pg")
+    def __init__(self, programs: Path, *settings: str, place: Path | None = None):
+        folder = make_folder("pg", place)
         self.port, data, log = free_port(), folder / "d", folder / "log"
         initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"]
         prepare([*initdb, "--no-instructions", "--locale=C"])

@@ -24,9 +24,10 @@ def runs_as() -> int:
     return NOBODY if os.geteuid() == 0 else -1
 
 
-def make_folder(name: str) -> Path:
-    """A folder of the server's own, removed when the tests end."""
-    place = MEMORY if os.access(MEMORY, os.W_OK) else None
+def make_folder(name: str, place: Path | None = None) -> Path:
+    """A folder of the server's own, removed when the tests end; in memory where no place is given."""
+    if place is None and os.access(MEMORY, os.W_OK):
+        place = Path(MEMORY)
     folder = Path(tempfile.mkdtemp(prefix=f"haulage-{name}-", dir=place))
     if runs_as() >= 0:
         os.chown(folder, NOBODY, NOBODY)
