@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 from tests.conformance.cases import STORES, Case
@@ -48,19 +49,27 @@ def case():
 
 
 def test_the_life_of_a_run_is_the_same_behind_a_proxy(case):
-    for _ in range(8):  # often enough that a statement would be prepared, and then be unknown to the next connection
-        finish, lose = case.moves("finish", "lose")
-        held = case.hold()
-        assert Pulse(True, False) == case.beat(held)
-        assert "ready" == case.settle(held, finish).state
-        lost = case.hold()
-        case.runs.sweep(lose, {}, worker="sweeper", now=case.now + 15_000)
-        with pytest.raises(LeaseLost):
-            case.settle(lost, finish)
-        waiting = case.add()
-        assert 1 == case.runs.waiting()
-        assert "cancelled" == case.cancel(waiting.id).state
-        case.settle(type(lost)(lost.id, lost.tenant, lost.claim_no + 1, "sweeper"), lose)
+    """Every other time somebody else is in a transaction, and the proxy hands us another connection than before."""
+    other = case.open()
+    for number in range(12):  # often enough that a statement would be prepared, and then be unknown to the next one
+        with other.begin() if number % 2 else nullcontext():
+            live_and_die(case)
+    other.close()
+
+
+def live_and_die(case):
+    finish, lose = case.moves("finish", "lose")
+    held = case.hold()
+    assert Pulse(True, False) == case.beat(held)
+    assert "ready" == case.settle(held, finish).state
+    lost = case.hold()
+    case.runs.sweep(lose, {}, worker="sweeper", now=case.now + 15_000)
+    with pytest.raises(LeaseLost):
+        case.settle(lost, finish)
+    waiting = case.add()
+    assert 1 == case.runs.waiting()
+    assert "cancelled" == case.cancel(waiting.id).state
+    case.settle(type(lost)(lost.id, lost.tenant, lost.claim_no + 1, "sweeper"), lose)
 
 
 def test_the_hint_is_asked_for(case):

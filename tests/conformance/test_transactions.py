@@ -184,3 +184,26 @@ def test_forty_writers_of_one_process_take_turns(case):
         thread.join()
 
     assert [] == failed
+
+
+def test_what_a_door_has_counted_stays_so_until_it_has_written(case):
+    """Eight doors at once, each of another process as far as the store can tell, and room for three runs."""
+    stores = [case.open() for _ in range(8)]
+    ready = threading.Barrier(len(stores))
+
+    def ask(store):
+        runs = getattr(store, case.flow.name)
+        ready.wait()
+        with store.begin() as tx:
+            if runs.waiting(tx=tx) < 3:
+                runs.add(case.kit.new(tenant="north", requested_at=case.now), tx=tx)
+
+    threads = [threading.Thread(target=ask, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()
+
+    assert 3 == case.runs.waiting()
