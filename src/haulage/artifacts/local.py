@@ -14,13 +14,17 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
+MIB = 1024 * 1024
+FREE_SHARE = 0.1  # of the disk; less is worth a word
+Examined: TypeAlias = tuple[str, str, str]  # OK, WARN or FAIL; what was found; what to do
 
 
 def artifacts_path(url: str) -> Path:
@@ -40,6 +44,7 @@ class LocalArtifacts:
 
     def __init__(self, root: Path) -> None:
         """Name the folder; ``prepare`` makes it."""
+        self.place = str(root)
         self.root = root.absolute()  # A child works in a folder of its own and must find it all the same.
         self._work = self.root / "work"
         self._files = self.root / "files"
@@ -51,13 +56,9 @@ class LocalArtifacts:
             OSError: they cannot be made, or other files stand in them.
         """
         mark = self.root / MARK
-        ours = mark.exists()
-        if ours and self._work.is_dir() and self._files.is_dir():
+        self._refuse_others()
+        if mark.exists() and self._work.is_dir() and self._files.is_dir():
             return
-        if not ours and any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
-            # The sweep removes what no run names, so it must not be let loose on somebody's own files.
-            problem = "holds files that are not Haulage's; name an empty folder"
-            raise FileExistsError(errno.EEXIST, problem, str(self.root))
         for folder in (self.root, self._work, self._files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch(mode=0o600)
@@ -65,21 +66,28 @@ class LocalArtifacts:
         _sync_folder(self.root)
         _sync_folder(self.root.parent)
 
+    def _refuse_others(self) -> None:
+        """The sweep removes what no run names, so it must not be let loose on somebody's own files."""
+        ours = (self.root / MARK).exists()
+        if not ours and any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
+            problem = "holds files that are not Haulage's; name an empty folder"
+            raise FileExistsError(errno.EEXIST, problem, str(self.root))
+
     def begin(self, key: str) -> Path:
         """Make the folder of one build and give it.
 
         Raises:
             BuildFailed: ``no_space`` or ``storage_failed``.
         """
-        folder = self._work / _known(key)
+        folder = self._work / known(key)
         with writing():
             self.prepare()
             folder.mkdir(mode=0o700)
         return folder
 
-    def publish(self, key: str, expected_bytes: int) -> None:
+    def publish(self, key: str, expected_bytes: int, *, sha256: str | None = None, etag: str | None = None) -> None:
         """Give a verified file its final name, durably; see ``core.ports.Artifacts``."""
-        part = self._work / _known(key) / PART
+        part = self._work / known(key) / PART
         with writing():
             if part.stat().st_size != expected_bytes:
                 raise BuildFailed("verify_failed", cause="the size on disk is not the size written")
@@ -89,22 +97,29 @@ class LocalArtifacts:
 
     def remove(self, key: str) -> bool:
         """Remove everything of a key. The unfinished goes first: a rename that comes too late fails."""
-        found = [_remove_entry(folder / _known(key)) for folder in (self._work, self._files)]
+        found = [_remove_entry(folder / known(key)) for folder in (self._work, self._files)]
         return any(found)
 
     def open(self, key: str) -> tuple[BinaryIO, int]:
         """A finished file and its size, measured on the open descriptor; a planted link is not followed."""
         # Without O_NONBLOCK a planted pipe would keep us waiting for a writer.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._files / _known(key), flags)
+        descriptor = os.open(self._files / known(key), flags)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise FileNotFoundError(errno.ENOENT, "not a file")
         return os.fdopen(descriptor, "rb", buffering=0), status.st_size
 
+    def upload(self, key: str, file_bytes: int, seconds: float) -> None:
+        """Nothing: a build writes into its folder."""
+
+    def link(self, key: str, *, disposition: str, media_type: str) -> None:
+        """Nothing: files are served from here."""
+
     def keys(self) -> list[str]:
         """Every name that bytes lie under; a name that is no key is an orphan like any other."""
+        self._refuse_others()
         found: set[str] = set()
         for folder in (self._work, self._files):
             try:
@@ -130,8 +145,28 @@ class LocalArtifacts:
         status = os.statvfs(self.root)
         return status.f_bavail * status.f_frsize
 
+    def examine(self, still_bytes: int) -> Iterator[Examined]:
+        """A file written, and the room on the disk; for ``haulage doctor``.
 
-def _known(key: str) -> str:
+        Args:
+            still_bytes: what the budget may still take.
+        """
+        try:
+            self.check()
+        except OSError as problem:
+            what = f"no file can be written to {self.root}: {problem.strerror}"
+            yield "FAIL", what, "let this user write there, or name another folder"
+            return
+        yield "OK", "a file can be written", ""
+        disk = shutil.disk_usage(self.root)
+        if disk.free < still_bytes:
+            what = f"the disk has {disk.free // MIB:,} MiB free, the budget may still take {still_bytes // MIB:,} MiB"
+            yield "WARN", what, "make room, or lower limits.exports.store_bytes"
+        elif disk.free < disk.total * FREE_SHARE:
+            yield "WARN", f"only {disk.free // MIB:,} MiB of the disk are free", "make room"
+
+
+def known(key: str) -> str:
     if not key or key in (".", "..") or "/" in key or "\0" in key:
         message = f"{key!r} is no key"
         raise ValueError(message)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.open import open_artifacts
 from haulage.cli.opening import naming_the_store, opened, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
 
@@ -68,14 +68,12 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
         say("nothing was changed")
         return False
     store.migrate("base")
-    artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
+    artifacts = open_artifacts(settings.artifacts, settings.objects)
     try:
-        if artifacts.root.is_dir():
-            artifacts.prepare()  # refuses a folder that is not ours
-            for key in artifacts.keys():  # noqa: SIM118 - no mapping
-                artifacts.remove(key)
+        for key in artifacts.keys():  # noqa: SIM118 - no mapping; it refuses a place that is not ours
+            artifacts.remove(key)
     except OSError as problem:
-        say(f"{artifacts.root}: {problem.strerror}; remove what is left there by hand")
+        say(f"{artifacts.place}: {problem.strerror or problem}; remove what is left there by hand")
     return True
 
 

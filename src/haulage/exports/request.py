@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
-from haulage.core.errors import BuildFailed, Refused
+from haulage.core.errors import ArtifactsUnavailable, BuildFailed, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.ports import (
     Artifacts,
@@ -37,6 +37,7 @@ from haulage.exports.plan import Asked, Wish, active_key_of, check, freeze, quer
 from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
+FILES_RETRY_SECONDS = 2  # told to one who comes while the place of files does not answer
 
 
 class ExportRuns(Runs[ExportRun], Protocol):
@@ -364,18 +365,30 @@ class Exports:
         """The file of a ready run, opened and measured.
 
         Raises:
-            Refused: as ``may_fetch``; ``artifact_lost`` when bytes are missing, and the run is corrected.
+            Refused: as ``may_fetch``; ``artifact_lost`` when bytes are missing, and the run is corrected;
+                ``files_unavailable`` when nobody can know that now.
         """
         run = self.may_fetch(requester, run_id)
         assert run.artifact_key is not None
         try:
             opened, size = self._artifacts.open(run.artifact_key)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable", retry_after=FILES_RETRY_SECONDS) from problem
         except OSError as problem:
             raise self.mislay(run, type(problem).__name__) from problem
         if size != run.bytes:
             opened.close()
             raise self.mislay(run, f"{size} bytes instead of {run.bytes}")
         return run, opened
+
+    def link(self, run: ExportRun, disposition: str) -> str | None:
+        """Where a client fetches the file of a run by itself; None where it is served from here."""
+        assert run.artifact_key is not None
+        media_type = run.media_type or "application/octet-stream"
+        try:
+            return self._artifacts.link(run.artifact_key, disposition=disposition, media_type=media_type)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable", retry_after=FILES_RETRY_SECONDS) from problem
 
     def mislay(self, run: ExportRun, problem: str) -> Refused:
         """Correct a ready run whose bytes are missing or differ; gives the refusal to raise.
