@@ -343,7 +343,21 @@ def test_a_bucket_that_is_not_there_says_nothing_about_files(place, objects_serv
 
     with pytest.raises(ArtifactsUnavailable, match="no such bucket"):
         nowhere.open(KEY)
+    with pytest.raises(ArtifactsUnavailable, match="no such bucket"):
+        nowhere.keys()
     assert any("no such bucket" in what for level, what, _do in nowhere.examine(0) if level == "FAIL")
+
+
+def test_a_prefix_that_was_emptied_says_nothing_about_single_files(artifacts, place):
+    publish(artifacts, write(artifacts))
+    artifacts.remove(KEY)
+    with pytest.raises(FileNotFoundError) as gone:
+        artifacts.open(KEY)
+    assert not isinstance(gone.value, ArtifactsUnavailable)
+
+    place.server.delete(f"{place.prefix}.haulage")
+    with pytest.raises(ArtifactsUnavailable, match="it was emptied"):
+        artifacts.open(KEY)
 
 
 def test_a_server_that_is_not_there_is_an_unavailable_place(tmp_path):

@@ -26,7 +26,7 @@ class Refusal(ArtifactsUnavailable):
 
     def __init__(self, status: int, code: str) -> None:
         """What it answered; ``failure`` is what a build ends with."""
-        super().__init__(f"{status} {code}")
+        super().__init__(f"{status} {code}" if code != str(status) else code)
         self.status = status
         self.code_of_server = code
         self.failure = failure_of(status, code)
@@ -93,11 +93,16 @@ class Bucket:
 
     # -- an upload in parts ------------------------------------------------------------------------
 
-    def begin(self, name: str, parts: int, seconds: int) -> list[str]:
-        """Begin an upload, and give a signed address for each part."""
+    def begin(self, name: str) -> str:
+        """Begin an upload, and give its id."""
         with self._asking() as client:
-            begun = client.create_multipart_upload(Bucket=self.bucket, Key=name)
-            part = {"Bucket": self.bucket, "Key": name, "UploadId": begun["UploadId"]}
+            upload: str = client.create_multipart_upload(Bucket=self.bucket, Key=name)["UploadId"]
+        return upload
+
+    def addresses(self, name: str, upload: str, parts: int, seconds: int) -> list[str]:
+        """A signed address for each part of an upload."""
+        part = {"Bucket": self.bucket, "Key": name, "UploadId": upload}
+        with self._asking() as client:
             return [
                 client.generate_presigned_url("upload_part", Params=part | {"PartNumber": number}, ExpiresIn=seconds)
                 for number in range(1, parts + 1)

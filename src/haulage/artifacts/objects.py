@@ -32,10 +32,11 @@ from haulage.core.errors import ArtifactsUnavailable, BuildFailed
 LINK_SECONDS = 60  # how long a signed address is valid; it cannot be taken back
 PARTS_MAX = 500  # of one upload; a larger file has larger parts
 SIGNED_SECONDS_MAX = 7 * 24 * 60 * 60  # the protocol allows no more
-COMPLETE_SECONDS = 20  # how long an answer to the last step is tried to be had
+COMPLETE_SECONDS = 15  # how long an answer to the last step is tried to be had
 ABORTS = 5  # a part that is on its way can survive an abort
 READ_TRIES = 3  # of one piece, when a connection breaks
 CHUNK_BYTES = 1024 * 1024
+GONE = "there is no such bucket, or it was emptied"
 
 
 class ObjectArtifacts:
@@ -71,14 +72,17 @@ class ObjectArtifacts:
                 self._prepared = True
 
     def _mark(self) -> None:
-        try:
-            self._bucket.head(self._prefix + MARK)
-        except FileNotFoundError:
-            if next(self._bucket.names(self._files, limit=1), None) or self._bucket.uploads(self._files):
-                # The sweep removes what no run names, so it must not be let loose on somebody's own objects.
-                problem = "holds files that are not Haulage's; name another prefix"
-                raise FileExistsError(errno.EEXIST, problem, self.place) from None
-            self._bucket.put(self._prefix + MARK, b"")
+        if self._marked():
+            return
+        if next(self._bucket.names(self._files, limit=1), None) or self._bucket.uploads(self._files):
+            # The sweep removes what no run names, so it must not be let loose on somebody's own objects.
+            problem = "holds files that are not Haulage's; name another prefix"
+            raise FileExistsError(errno.EEXIST, problem, self.place)
+        self._bucket.put(self._prefix + MARK, b"")
+
+    def _marked(self) -> bool:
+        """Say whether the mark is there. It is listed: a server that refuses a look at it would not say why."""
+        return self._prefix + MARK in self._bucket.names(self._prefix + MARK)
 
     # -- a build -----------------------------------------------------------------------------------
 
@@ -98,7 +102,12 @@ class ObjectArtifacts:
             self._see_that_it_is_ours()
             if self._uploads(key):
                 raise BuildFailed("storage_failed", cause="another upload has this name")
-            urls = self._bucket.begin(self._name(key), parts, min(math.ceil(seconds) + 60, SIGNED_SECONDS_MAX))
+            ours = self._bucket.begin(self._name(key))
+            for other in self._uploads(key):
+                if other != ours:  # begun for us too, but the answer was lost and the client asked again
+                    self._bucket.abort(self._name(key), other)
+            valid_seconds = min(math.ceil(seconds) + 60, SIGNED_SECONDS_MAX)
+            urls = self._bucket.addresses(self._name(key), ours, parts, valid_seconds)
         return {"part_bytes": part_bytes, "urls": urls, "ca_file": self._bucket.ca_file()}
 
     def publish(self, key: str, expected_bytes: int, *, sha256: str | None = None, etag: str | None = None) -> None:
@@ -166,7 +175,9 @@ class ObjectArtifacts:
             size, etag = self._bucket.head(name)
         except FileNotFoundError:
             with _there(self.place):
-                self._bucket.head(self._prefix + MARK)  # Without it not the file has gone, but the whole place.
+                marked = self._marked()
+            if not marked:  # not the file has gone, but the whole place
+                raise ArtifactsUnavailable(errno.ENOENT, GONE, self.place) from None
             raise
         return ObjectFile(self._bucket, name, size, etag), size  # type: ignore[return-value]  # raw and read-only
 
@@ -249,7 +260,7 @@ def _there(place: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as problem:
-        raise ArtifactsUnavailable(errno.ENOENT, "there is no such bucket, or it was emptied", place) from problem
+        raise ArtifactsUnavailable(errno.ENOENT, GONE, place) from problem
 
 
 class ObjectFile(io.RawIOBase):

@@ -70,7 +70,7 @@ def _one_object(bucket: Bucket, name: str, settings: ObjectSettings) -> Iterator
 
 
 def _one_upload(bucket: Bucket, name: str) -> Iterator[Examined]:
-    bucket.begin(name, 1, LINK_SECONDS)
+    bucket.begin(name)
     listed = bucket.uploads(name)
     for found, upload in listed:
         bucket.abort(found, upload)
