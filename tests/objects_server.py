@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import botocore.session
+import trustme
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -27,7 +28,7 @@ BUCKET = "haulage-tests"
 KEYS = {"access_key": "tester", "secret_key": "a secret of the tests"}
 READER = {"access_key": "reader", "secret_key": "another secret of the tests"}
 PORTS = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
-         "s3.port", "s3.port.grpc")  # fmt: skip
+         "s3.port", "s3.port.grpc", "s3.port.https")  # fmt: skip
 
 
 def program() -> str | None:
@@ -43,13 +44,20 @@ class ObjectsServer:
         self.folder = folder
         self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self.endpoint = f"http://127.0.0.1:{self.ports['s3.port']}"
+        self.secure_endpoint = f"https://localhost:{self.ports['s3.port.https']}"
+        self.ca_file = folder / "ca.pem"
         self.client = self.client_of(**KEYS)
         self.process: subprocess.Popen | None = None
         self.configure()
         self.start()
 
     def configure(self) -> None:
-        """Who may do what."""
+        """Who may do what, and a certificate that only an authority of our own has signed."""
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.ca_file)
+        certificate = authority.issue_cert("localhost", "127.0.0.1")
+        certificate.cert_chain_pems[0].write_to_path(self.folder / "cert.pem")
+        certificate.private_key_pem.write_to_path(self.folder / "key.pem")
         rights = ((KEYS, ["Admin", "Read", "Write", "List", "Tagging"]), (READER, ["Read", "List"]))
         identities = [
             {
@@ -67,10 +75,11 @@ class ObjectsServer:
         assert weed is not None
         ports = [f"-{name}={port}" for name, port in self.ports.items()]
         local = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder}", "-master.telemetry=false"]
+        secure = [f"-s3.cert.file={self.folder}/cert.pem", f"-s3.key.file={self.folder}/key.pem"]
         small = ["-volume.max=20", "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [weed, "server", *local, *ports, *small, "-filer", "-s3", f"-s3.config={self.folder}/s3.json"],
+                [weed, "server", *local, *ports, *secure, *small, "-filer", "-s3", f"-s3.config={self.folder}/s3.json"],
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - before any thread of the tests

@@ -17,6 +17,7 @@ from tests.objects_server import BUCKET, KEYS, READER
 
 from haulage.artifacts import objects
 from haulage.artifacts.objects import ObjectArtifacts
+from haulage.artifacts.upload import Upload
 from haulage.config import ObjectSettings
 from haulage.core.errors import ArtifactsUnavailable, BuildFailed
 from haulage.core.limits import MIB
@@ -293,6 +294,35 @@ def test_an_address_for_a_client_is_valid_for_a_minute_and_names_the_file(place)
     assert 403 == get(parts.query.replace("Expires=60", "Expires=600"))[0]
     assert 403 == get(parts.query.replace("a%20b", "c%20d"))[0]
     assert KEYS["secret_key"] not in url
+
+
+def test_everything_goes_over_tls_with_the_authority_that_is_trusted(place):
+    secure = place.open(
+        endpoint=place.server.secure_endpoint, ca_file=str(place.server.ca_file), download="redirect", part_bytes=PART
+    )
+    publish(secure, built(secure))
+
+    opened, _size = secure.open(KEY)
+    with opened:
+        assert hashlib.sha256(BIG).digest() == hashlib.sha256(opened.read()).digest()
+    assert {"OK"} >= {level for level, _what, _do in secure.examine(0)} - {"WARN"}
+    assert secure.remove(KEY)
+
+
+def test_a_server_whose_certificate_nobody_trusts_gets_no_bytes(place):
+    trusting_others = place.open(endpoint=place.server.secure_endpoint)
+
+    with pytest.raises(BuildFailed) as failed:
+        sink_of(trusting_others)
+    assert ("storage_failed", "SSLError") == (failed.value.code, failed.value.cause)
+    upload = place.open(endpoint=place.server.secure_endpoint, ca_file=str(place.server.ca_file)).upload(KEY, 10, 60)
+    for ca_file in (None, trusting_others._bucket.ca_file()):
+        sink = Upload({**upload, "ca_file": ca_file}, file_bytes=10, reserved_bytes=10)
+        sink.write(b"1")
+        with pytest.raises(BuildFailed) as failed:
+            sink.finish()
+        assert "SSLCertVerificationError" in str(failed.value.cause)
+    assert 0 == place.server.sent_bytes(place.prefix)
 
 
 # -- trouble ---------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Refusal(ArtifactsUnavailable):
 
     def __init__(self, status: int, code: str) -> None:
         """What it answered; ``failure`` is what a build ends with."""
-        super().__init__(f"{status} {code}" if code != str(status) else code)
+        super().__init__(f"{status or ''} {code if code != str(status) else ''}".strip())
         self.status = status
         self.code_of_server = code
         self.failure = failure_of(status, code)

@@ -76,7 +76,9 @@ class Upload:
                 self._digests.append(digest)
                 return
             if pause is None or not worth_another_try(status):
-                raise BuildFailed(failure_of(status, code), cause=f"part {len(self._digests) + 1}: {status} {code}")
+                raise BuildFailed(
+                    failure_of(status, code), cause=f"part {len(self._digests) + 1}: {status or 'no answer'} {code}"
+                )
             time.sleep(pause)
 
     def _put(self, scheme: str, host: str, target: str, part: bytes, headers: dict[str, str]) -> tuple[int, str]:

@@ -27,7 +27,7 @@ APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:h
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-]+)*/?")
-ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "address of a server", '"https://objects.example"')
+ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "the address of a server", '"https://objects.example"')
 PART_BYTES_MIN, PART_BYTES_MAX = 5 * MIB, 64 * MIB  # less is refused by servers, more is held in memory
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
 
