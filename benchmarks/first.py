@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from lineitem import COLUMNS, make
 from lines import alternating, figure, median
@@ -51,26 +52,21 @@ class Setting:
         return path
 
 
+def plan_of(sql: str) -> dict[str, Any]:
+    """A plan without parameters, as a request freezes it."""
+    names = {"hidden": [], "order": [], "order_fixed": False, "columns": None}
+    return {"sql": sql, "binds": {}, "types": {}, "visible": None, **names}
+
+
 def build_once(setting: Setting, database: Path, sql: str, rows_max: int) -> tuple[float, float, Path]:
     """One whole build in the real child: seconds, peak RSS in MiB, and the file."""
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
-    plan = {
-        "sql": sql,
-        "binds": {},
-        "types": {},
-        "visible": None,
-        "hidden": [],
-        "order": [],
-        "order_fixed": False,
-        "columns": None,
-        "declared": {},
-        "limits": {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB},
-    }
+    limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB}
     order = BuildOrder(
         source_url=f"sqlite:///{database}",
         busy_seconds=5,
         folder=str(folder),
-        plan=plan,
+        plan=plan_of(sql) | {"declared": {}, "limits": limits},
         format="csv",
         options={"dialect": "exact"},
         compression=None,
@@ -297,16 +293,6 @@ def claim_settle_sqlite(setting: Setting) -> None:
 
 def waiting_run(now: int) -> ExportRun:
     """A waiting run as a request writes it."""
-    plan = {
-        "sql": "select 1",
-        "binds": {},
-        "types": {},
-        "visible": None,
-        "hidden": [],
-        "order": [],
-        "order_fixed": False,
-        "columns": None,
-    }
     return ExportRun(
         id=new_id(now),
         tenant="north",
@@ -319,7 +305,7 @@ def waiting_run(now: int) -> ExportRun:
         dataset_hash="0" * 64,
         source="shop",
         format="csv",
-        plan=plan,
+        plan=plan_of("select 1"),
         requester={"tenant": "north", "account": "somebody", "grants": [], "key": None},
         as_of=now,
         generation_ms=120_000,
