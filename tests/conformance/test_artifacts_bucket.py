@@ -236,6 +236,9 @@ def test_a_prefix_with_somebody_s_own_objects_is_not_taken_for_ours(place):
     with pytest.raises(BuildFailed) as failed:
         place.open().upload(KEY, 1_000, 60)
     assert "storage_failed" == failed.value.code
+    (wrong,) = place.open().examine(0)
+    assert "FAIL" == wrong[0]
+    assert "name another prefix" in wrong[1]
 
     place.server.delete(f"{place.prefix}files/photograph.jpg")
     assert [] == place.open().keys()

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -130,7 +130,8 @@ class ObjectArtifacts:
                 raise BuildFailed("verify_failed", cause=f"{size} bytes in the bucket instead of {expected_bytes}")
             if sha256 is not None and found != etag and self._digest(name, size, found) != sha256:
                 raise BuildFailed("verify_failed", cause="the bytes in the bucket are not the bytes written")
-        self.scratch.remove(key)
+        with suppress(OSError):  # What stays there goes with the key.
+            self.scratch.remove(key)
 
     def _complete(self, name: str, upload: str, etags: Mapping[int, str]) -> None:
         """Complete an upload, until it is known whether it was.
@@ -228,6 +229,13 @@ class ObjectArtifacts:
 
     def examine(self, still_bytes: int) -> Iterator[Examined]:
         """Everything that is asked of a server, tried out; for ``haulage doctor``."""
+        try:
+            self._see_that_it_is_ours()
+        except FileExistsError as problem:
+            yield "FAIL", f"{self.place} {problem.strerror}", ""
+            return
+        except OSError:
+            pass  # The trials say what it is.
         yield from trials(self._bucket, f"{self._files}probe-{os.urandom(8).hex()}", self.place, self._settings)
         yield from self.scratch.examine(0)
 
