@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import botocore.session
@@ -23,6 +24,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from haulage.config import ObjectSettings
+
+# A client reads how Amazon describes its services; once is enough for all those of a test process.
+botocore.session.create_loader = cache(botocore.session.create_loader)
 
 BUCKET = "haulage-tests"
 KEYS = {"access_key": "tester", "secret_key": "a secret of the tests"}
