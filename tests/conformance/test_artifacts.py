@@ -156,15 +156,17 @@ def test_a_second_build_of_one_name_is_refused_and_the_first_one_stays(artifacts
 
 
 def test_removing_one_key_leaves_another_that_begins_like_it(artifacts):
-    publish(artifacts, write(artifacts))
-    longer = write(artifacts, KEY + "1")
+    for key in (KEY, KEY + "1"):
+        publish(artifacts, write(artifacts, key), key)
+    unfinished = write(artifacts, KEY + "2")
 
     assert artifacts.remove(KEY)
 
-    assert [KEY + "1"] == artifacts.keys()
-    publish(artifacts, longer, KEY + "1")
-    opened, _size = artifacts.open(KEY + "1")
-    opened.close()
+    assert [KEY + "1", KEY + "2"] == artifacts.keys()
+    publish(artifacts, unfinished, KEY + "2")
+    for key in (KEY + "1", KEY + "2"):
+        opened, _size = artifacts.open(key)
+        opened.close()
 
 
 def test_files_are_served_from_here_unless_one_says_otherwise(artifacts):

@@ -244,6 +244,29 @@ def test_a_frozen_supervisor_that_thaws_after_its_lease_publishes_nothing(house)
     house.assert_nothing_left()
 
 
+def test_an_object_that_appears_after_the_sweep_took_its_run_is_discarded_by_its_own_lane(house):
+    """A completion that was under way at the server while the sweep removed: the lane that asked for it knows of it."""
+
+    class Late:
+        def __getattr__(self, name):
+            return getattr(house.artifacts, name)
+
+        def publish(self, key, *size, **proof):
+            house.artifacts.publish(key, *size, **proof)
+            content = house.place.objects()[key]
+            house.sweep(after_seconds=60)
+            house.place.server.write(f"{house.place.prefix}files/{key}", content)
+
+    house.pretend_a_worker()
+    run = house.request("names")
+    with Bench(house, artifacts=Late()) as bench:
+        bench.work()
+
+    assert bench.seen(events.LeaseWasLost)
+    assert ("failed", "worker_lost") == (house.get(run).state, house.get(run).failure_code)
+    house.assert_nothing_left()
+
+
 def test_workers_killed_at_random_moments_leave_nothing_that_two_sweeps_do_not_end(house):
     runs = []
     for seed in range(5):
