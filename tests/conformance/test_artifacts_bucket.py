@@ -246,6 +246,56 @@ def test_a_prefix_with_somebody_s_own_objects_is_not_taken_for_ours(place):
     assert ["photograph.jpg"] == place.open().keys()  # now it lies in a place that is ours
 
 
+def test_a_prefix_is_one_store_s_until_another_adopts_it(place):
+    """Two configurations that name one prefix by mistake: the sweep of each would remove the files of the other."""
+    first, second = place.open("first"), place.open("second")
+    publish(first, write(first))
+
+    for act in (second.keys, second.check, lambda: second.upload(KEY, 10, 60).get("urls")):
+        with pytest.raises((FileExistsError, BuildFailed)) as refused:
+            act()
+        assert "another store" in str(getattr(refused.value, "cause", refused.value))
+    assert [KEY] == first.keys() == place.open("first").keys()
+
+    second.prepare(adopt=True)
+    assert [KEY] == second.keys()
+    assert [] == first.keys()  # nothing here is its own to remove any more
+    with pytest.raises(FileExistsError, match="sweep --adopt"):
+        place.open("first").keys()
+    second.remove(KEY)
+    second.release()
+    assert [] == place.open("first").keys()
+
+
+def test_who_lost_the_mark_adopts_keys_and_never_a_photograph(place):
+    publish(place.open("first"), write(place.open("first")))
+    place.server.delete(f"{place.prefix}.haulage")
+    with pytest.raises(FileExistsError, match="name another prefix"):
+        place.open("first").keys()
+
+    place.server.write(f"{place.prefix}files/photograph.jpg", b"jpeg")
+    with pytest.raises(FileExistsError, match="name another prefix"):
+        place.open("first").prepare(adopt=True)
+    place.server.delete(f"{place.prefix}files/photograph.jpg")
+    adopted = place.open("first")
+    adopted.prepare(adopt=True)
+    assert [KEY] == adopted.keys()
+
+
+def test_two_stores_that_come_at_once_do_not_both_get_the_prefix(place, monkeypatch):
+    first, second = place.open("first"), place.open("second")
+    put = first._bucket.put
+
+    def late(name, data, **options):
+        second.keys()  # comes between the look and the mark
+        put(name, data, **options)
+
+    monkeypatch.setattr(first._bucket, "put", late)
+    with pytest.raises(FileExistsError, match="another store"):
+        first.keys()
+    assert b"second" == place.server.read(f"{place.prefix}.haulage")
+
+
 # -- a finished file -------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ class BucketHouse(House):
         super().__init__(folder, launcher, limits)
         self.place = place
         self.proxy = Proxy(place.server.ports["s3.port"])
-        self.artifacts = ObjectArtifacts(place.url, self.settings())
+        self.artifacts = ObjectArtifacts(place.url, self.settings(), self.store.identity())
         self.artifacts.prepare()
 
     def settings(self):

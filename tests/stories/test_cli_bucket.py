@@ -127,7 +127,22 @@ def test_taking_the_schema_away_takes_the_objects_too(terminal, place):
     assert 0 == terminal.run("migrate", "down", "--yes").code
 
     assert ({}, []) == (place.objects(), place.uploads())
-    assert {".haulage", "elsewhere"} == set(place.server.objects(place.prefix))
+    assert {"elsewhere"} == set(place.server.objects(place.prefix))
+
+
+def test_another_store_is_refused_the_prefix_until_it_adopts_it(terminal, place):
+    terminal.run("export", "orders", "-o", "orders.csv")
+    other = {"HAULAGE_STORE": "sqlite:///other.db", "HAULAGE_OBJECTS__WORK": "other-work"}
+
+    refused = terminal.run("sweep", **other)
+    assert "orders" not in refused.err
+    assert 1 == refused.code
+    assert 1 == len(place.objects())
+    doctor = terminal.run("doctor", **other)
+    assert "holds the files of another store" in doctor.out
+
+    assert 0 == terminal.run("sweep", "--adopt", **other).code
+    assert {} == place.objects()
 
 
 def test_what_cannot_work_is_told_with_every_fault_at_once(terminal):

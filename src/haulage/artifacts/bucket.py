@@ -60,6 +60,16 @@ class Bucket:
         with self._asking() as client:
             return client.get_object(Bucket=self.bucket, Key=name, Range=f"bytes={start}-", IfMatch=f'"{etag}"')["Body"]
 
+    def content(self, name: str) -> bytes:
+        """All of a small one.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with self._asking() as client:
+            found: bytes = client.get_object(Bucket=self.bucket, Key=name)["Body"].read()
+        return found
+
     def read(self, stream: Any, wanted: int) -> bytes:
         """At least one byte of such a stream, and at most so many."""
         with self._asking():
@@ -139,15 +149,15 @@ class Bucket:
             pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket, Prefix=prefix)
             return [(each["Key"], each["UploadId"]) for page in pages for each in page.get("Uploads", ())]
 
-    def names(self, prefix: str, limit: int | None = None) -> Iterator[str]:
+    def names(self, prefix: str) -> Iterator[str]:
         """The name of every object under a prefix."""
+        return (name for name, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """The name and size of every object under a prefix."""
         with self._asking() as client:
-            config = {"MaxItems": limit}
-            pages = client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=prefix, PaginationConfig=config
-            )
-            for page in pages:
-                yield from (each["Key"] for each in page.get("Contents", ()))
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+                yield from ((each["Key"], each["Size"]) for each in page.get("Contents", ()))
 
     def keeps_versions(self) -> bool:
         """Say whether what is removed stays as an old version; a server that knows of none keeps none."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from haulage.artifacts.bucket import Bucket, Refusal
-from haulage.artifacts.local import MARK, Examined, LocalArtifacts, known
+from haulage.artifacts.local import KEY, MARK, Examined, LocalArtifacts, known
 from haulage.artifacts.trials import trials
 from haulage.config import ObjectSettings
 from haulage.core.errors import ArtifactsUnavailable, BuildFailed
@@ -42,11 +42,16 @@ GONE = "there is no such bucket, or it was emptied"
 class ObjectArtifacts:
     """Implements ``core.ports.Artifacts`` on the objects under one prefix of a bucket."""
 
-    def __init__(self, url: str, settings: ObjectSettings) -> None:
-        """Name the place; nothing is asked of the server before it is needed."""
+    def __init__(self, url: str, settings: ObjectSettings, owner: str = "") -> None:
+        """Name the place; nothing is asked of the server before it is needed.
+
+        Args:
+            owner: the id of the store whose files these are.
+        """
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         self.place = url
-        self.scratch = LocalArtifacts(Path(settings.work))
+        self.scratch = LocalArtifacts(Path(settings.work), owner)
+        self._owner = owner
         self._settings = settings
         self._bucket = Bucket(settings, bucket)
         self._prefix = f"{prefix}/" if prefix else ""
@@ -54,11 +59,26 @@ class ObjectArtifacts:
         self._lock = threading.Lock()
         self._prepared = False
 
-    def prepare(self) -> None:
-        """Make the folder of this host. The bucket is asked for nothing yet, so nothing waits for it at a start."""
-        self.scratch.prepare()
+    def prepare(self, *, adopt: bool = False) -> None:
+        """Make the folder of this host. The bucket is asked for nothing yet, so nothing waits for it at a start.
 
-    def _see_that_it_is_ours(self) -> None:
+        Args:
+            adopt: take over what another store has left, for good; that is done now.
+        """
+        self.scratch.prepare(adopt=adopt)
+        if adopt:
+            self._see_that_it_is_ours(adopt=True)
+
+    def there(self) -> bool:
+        """Say that there may be something; only the server could know better."""
+        return True
+
+    def release(self) -> None:
+        """Take the mark away; whoever names the empty prefix next may have it."""
+        self._bucket.delete(self._prefix + MARK)
+        self.scratch.release()
+
+    def _see_that_it_is_ours(self, *, adopt: bool = False) -> None:
         """See once that what lies under the prefix is ours, or make it so.
 
         Raises:
@@ -68,21 +88,51 @@ class ObjectArtifacts:
         with self._lock:
             if not self._prepared:
                 with _there(self.place):
-                    self._mark()
+                    self._mark(adopt=adopt)
                 self._prepared = True
 
-    def _mark(self) -> None:
-        if self._marked():
+    def _mark(self, *, adopt: bool) -> None:
+        """The sweep removes what no run names: it must not be let loose on what is somebody's, or another store's."""
+        marked = self._marked()
+        if self._is_ours(marked):
             return
-        if next(self._bucket.names(self._files, limit=1), None) or self._bucket.uploads(self._files):
-            # The sweep removes what no run names, so it must not be let loose on somebody's own objects.
-            problem = "holds files that are not Haulage's; name another prefix"
-            raise FileExistsError(errno.EEXIST, problem, self.place)
-        self._bucket.put(self._prefix + MARK, b"")
+        if marked and not adopt:
+            raise self._refusal(
+                "holds the files of another store; name another prefix in artifacts, "
+                "or, if that store is gone for good, run: haulage sweep --adopt"
+            )
+        if marked is None and self._holds_others(adopt=adopt):
+            raise self._refusal("holds files that are not Haulage's; name another prefix")
+        name, written = self._prefix + MARK, self._owner.encode()
+        try:
+            # Two stores may be opened for the first time at once.
+            self._bucket.put(name, written, **({"IfNoneMatch": "*"} if marked is None else {}))
+        except Refusal as refusal:
+            if refusal.status == 412:
+                self._mark(adopt=adopt)
+            elif refusal.status == 501:
+                self._bucket.put(name, written)
+            else:
+                raise
 
-    def _marked(self) -> bool:
-        """Say whether the mark is there. It is listed: a server that refuses a look at it would not say why."""
-        return self._prefix + MARK in self._bucket.names(self._prefix + MARK)
+    def _marked(self) -> str | None:
+        """Whose the prefix is: the id of a store, nothing of a mark without one, None without a mark."""
+        try:
+            return self._bucket.content(self._prefix + MARK).decode(errors="replace").strip()
+        except FileNotFoundError:
+            list(self._bucket.names(self._prefix + MARK))  # A bucket that is not there says so.
+            return None
+
+    def _is_ours(self, marked: str | None) -> bool:
+        return marked is not None and (not self._owner or marked == self._owner)
+
+    def _holds_others(self, *, adopt: bool) -> bool:
+        """Say whether something lies there that is not ours; who adopts may have lost the mark, but not the names."""
+        names = [*self._bucket.names(self._files), *(name for name, _ in self._bucket.uploads(self._files))]
+        return any(not adopt or not KEY.fullmatch(self._key_of(name)) for name in names)
+
+    def _refusal(self, problem: str) -> OSError:
+        return FileExistsError(errno.EEXIST, problem, self.place)
 
     # -- a build -----------------------------------------------------------------------------------
 
@@ -177,7 +227,7 @@ class ObjectArtifacts:
         except FileNotFoundError:
             with _there(self.place):
                 marked = self._marked()
-            if not marked:  # not the file has gone, but the whole place
+            if marked is None:  # not the file has gone, but the whole place
                 raise ArtifactsUnavailable(errno.ENOENT, GONE, self.place) from None
             raise
         return ObjectFile(self._bucket, name, size, etag), size  # type: ignore[return-value]  # raw and read-only
@@ -209,9 +259,23 @@ class ObjectArtifacts:
                 found = True
         return found
 
+    def size(self, key: str) -> int:
+        """Bytes that lie under a key; what cannot be looked at counts nothing."""
+        found, prefix = self.scratch.size(key), self._name(key)
+        with suppress(OSError):
+            found += sum(size for name, size in self._bucket.sizes(prefix) if self._key_of(name) == key)
+            for name, upload in self._bucket.uploads(prefix):
+                if self._key_of(name) == key:
+                    found += sum(size for _, size in self._bucket.parts(name, upload).values())
+        return found
+
     def keys(self) -> list[str]:
         """Every key that objects, unfinished uploads, or folders of this host have."""
         self._see_that_it_is_ours()
+        with _there(self.place):
+            marked = self._marked()
+        if marked and not self._is_ours(marked):
+            return []  # Another store has adopted the prefix meanwhile: nothing here is ours to remove.
         found = set(self.scratch.keys())
         found.update(self._key_of(name) for name in self._bucket.names(self._files))
         found.update(self._key_of(name) for name, _ in self._bucket.uploads(self._files))

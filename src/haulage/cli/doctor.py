@@ -1,7 +1,7 @@
 """``haulage doctor``: what is wrong and what to do. One function a subject; each yields findings.
 
 Later subjects are looked at although earlier ones failed, as far as that is possible; ``--check`` also reads
-every finished file again and compares it with its row.
+every row, and every finished file again, and compares them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 from haulage.cli.datasets import check, why_unread
 from haulage.cli.findings import Finding
-from haulage.cli.inspection import files, orphans
+from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
 from haulage.core.clock import now_ms, rfc3339
@@ -33,7 +33,7 @@ CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much ov
 
 
 @click.command(epilog=example("haulage doctor --check"))
-@click.option("--check", "thorough", is_flag=True, help="Also read every finished file again (may take long).")
+@click.option("--check", "thorough", is_flag=True, help="Also read every row and finished file (may take long).")
 @shared
 def doctor(thorough: bool, config: Path, as_json: bool) -> int:
     """Say what is wrong and what to do: configuration, secrets, store, artifacts, sources, workers, clock.
@@ -59,7 +59,7 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
             findings += [*_store(haul), *_artifacts(haul), *_workers(haul)]
             if thorough:
-                findings += [*files(haul), *orphans(haul)]
+                findings += [*rows(haul), *files(haul), *orphans(haul)]
     except ConfigInvalid as problem:
         findings += [Finding("FAIL", "configuration", fault) for fault in problem.faults]
     except SchemaMismatch as problem:

@@ -15,6 +15,8 @@ from haulage.cli.opening import naming_the_store, opened, read_settings, store_f
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
 
 if TYPE_CHECKING:
+    from haulage.artifacts.local import LocalArtifacts
+    from haulage.artifacts.objects import ObjectArtifacts
     from haulage.config import Settings
     from haulage.stores.open import Store
 
@@ -67,14 +69,30 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
     if not yes and not _agreed():
         say("nothing was changed")
         return False
+    artifacts = _artifacts_of(store, settings)
+    there = artifacts.there()
+    if there:
+        _prepare(artifacts)  # refuses a folder that is not ours
     store.migrate("base")
-    artifacts = open_artifacts(settings.artifacts, settings.objects)
     try:
-        for key in artifacts.keys():  # noqa: SIM118 - no mapping; it refuses a place that is not ours
-            artifacts.remove(key)
+        if there:
+            for key in artifacts.keys():  # noqa: SIM118 - no mapping
+                artifacts.remove(key)
+            artifacts.release()
     except OSError as problem:
         say(f"{artifacts.place}: {problem.strerror or problem}; remove what is left there by hand")
     return True
+
+
+def _artifacts_of(store: Store, settings: Settings) -> LocalArtifacts | ObjectArtifacts:
+    return open_artifacts(settings.artifacts, settings.objects, store.identity())
+
+
+def _prepare(artifacts: LocalArtifacts | ObjectArtifacts, *, adopt: bool = False) -> None:
+    try:
+        artifacts.prepare(adopt=adopt)
+    except OSError as problem:
+        raise Fault(f"{artifacts.place}: {problem.strerror or problem}") from problem
 
 
 def _agreed() -> bool:
@@ -83,13 +101,25 @@ def _agreed() -> bool:
     return click.confirm("Every run, every sign-in and every finished file will be lost. Go on?", err=True)
 
 
+def _adopt(config: Path) -> None:
+    from haulage.stores.open import open_store
+
+    settings = read_settings(config)
+    with naming_the_store(config), closing(open_store(settings.store, settings.exports)) as store:
+        _prepare(_artifacts_of(store, settings), adopt=True)
+
+
 @click.command(epilog=example("haulage sweep"))
+@click.option("--adopt", is_flag=True, help="First take over a folder of artifacts that a store now gone has left.")
 @shared
-def sweep(config: Path, as_json: bool) -> int:
+def sweep(adopt: bool, config: Path, as_json: bool) -> int:
     """Do everything that is due, once: end runs, expire files, remove bytes and rows nobody needs.
 
-    Workers and the web do this every few seconds; by hand it helps where none lives.
+    Workers and the web do this every few seconds; by hand it helps where none lives. With --adopt the folder of
+    artifacts is this store's from now on, and what none of its runs names is removed from it.
     """
+    if adopt:
+        _adopt(config)
     with opened(config) as haul:
         report = haul.sweeper().pass_once()
     if as_json:

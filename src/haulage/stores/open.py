@@ -6,6 +6,7 @@ to run (DECISIONS 28).
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class Store:
         """Open it without looking at its schema; ``open_store`` looks."""
         self.url = url
         self.path = sqlite_path(url)
-        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path))))
+        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path.absolute()))))
         self.capabilities = Capabilities(transactions=True, database_clock=False)
         self.exports = ExportRows(self._database, limits)
         self.workers = SqlWorkers(self._database)
@@ -84,6 +85,14 @@ class Store:
         with self._database.read() as connection:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+
+    def identity(self) -> str:
+        """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a schema."""
+        if self.schema().version is None:
+            return ""
+        with self._database.read() as connection:
+            kept = connection.execute(select(facts.c.value).where(facts.c.name == "store_id")).scalar()
+        return "" if kept is None else f"{kept:016x}"
 
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
@@ -142,10 +151,25 @@ def _make_private(path: Path) -> None:
     """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
     try:
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(path.parent)
             path.touch(mode=0o600)
     except OSError as problem:
         raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and what is missing above it, so that a power cut takes none of it back.
+
+    SQLite syncs the folder that its file stands in, and nobody but us those above.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _fit(store: Store) -> None:
