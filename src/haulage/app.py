@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from haulage import __version__
 from haulage.accounts import Accounts
-from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.open import open_artifacts
 from haulage.config import Known, Settings, dataset_faults, load
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
@@ -75,7 +75,7 @@ class Haulage:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
         self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
-        self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts), self.store.identity())
+        self.artifacts = open_artifacts(settings.artifacts, settings.objects, self.store.identity())
         self.artifacts.prepare()
         self.exports = Exports(
             self.store,

@@ -261,7 +261,7 @@ def test_a_hash_belongs_to_one_key(write):
 
 @pytest.mark.parametrize(
     ("store", "artifacts"),
-    [("postgresql://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "s3://bucket")],
+    [("postgresql://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "ftp://host/x")],
 )
 def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
     fault = only_fault(write(f'store = "{store}"\nartifacts = "{artifacts}"\n' + SMALLEST))

@@ -166,7 +166,8 @@ class House:
         folder.mkdir()
         known = {
             "store": f"sqlite:///{self.store_path}",
-            "artifacts": str(self.artifacts_root),
+            "artifacts": f"file:{self.artifacts_root}",
+            "objects": {},
             "source": f"sqlite:///{self.source}",
             "limits": asdict(self.limits),
             "lanes": 2,

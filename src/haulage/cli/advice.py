@@ -63,6 +63,7 @@ ADVICE = {
     "no_space": "Make room on the disk of artifacts, or lower limits.exports.store_bytes.",
     "sort_space_exceeded": "Give the order an index, or raise sort_bytes.",
     "storage_failed": "Run: haulage doctor.",
+    "storage_refused": "Let the keys of [objects] write, list and remove in the bucket: haulage doctor.",
     "count_mismatch": "Export again; report it when it comes back.",
     "verify_failed": "Export again, and look at the disk: the worker's log has the cause.",
     "permission_lost": "Give the grant back. Worker and web must read the same keys and the same [operator].",

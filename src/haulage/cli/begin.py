@@ -17,7 +17,7 @@ TEMPLATE = """\
 # Haulage. Every key: docs/configuration.md. HAULAGE_SECTION__KEY in the environment overrides one.
 
 store = "sqlite:///haulage.db"        # where runs are kept; paths count from the folder of this file
-artifacts = "file:./artifacts"        # where finished files are kept until they expire
+artifacts = "file:./artifacts"        # where finished files are kept; or "s3://bucket/prefix": docs/artifacts.md
 
 # Signs tokens; the first signs, all verify. Keep it out of version control: this file is readable by you
 # alone. "env:HAULAGE_SECRET" reads it from the environment, "file:/run/secrets/haulage" from a file.

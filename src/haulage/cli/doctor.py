@@ -6,7 +6,6 @@ every row, and every finished file again, and compares them.
 
 from __future__ import annotations
 
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 YEAR_2026 = 1_767_225_600_000  # milliseconds; a clock before this version was written is wrong
 CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much over the look
-FREE_SHARE = 0.1  # of the disk; less is worth a word
 
 
 @click.command(epilog=example("haulage doctor --check"))
@@ -70,7 +68,7 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
         what = f"{store}: {str(problem) or 'it does not answer'}"
         findings.append(Finding("FAIL", "store", what, "let this user read and write it and its folder"))
     except OSError as problem:
-        what = f"{problem.filename}: {problem.strerror}"
+        what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
         findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))
     return _answer([*findings, *_datasets(there)], as_json, FAILED)
 
@@ -109,7 +107,8 @@ def _modes(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         what, _, do = warning.partition("; ")
         yield Finding("WARN", "file modes", what, do)
-    for path in (store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
+    kept = settings.objects.work if settings.artifacts.startswith("s3:") else settings.artifacts.removeprefix("file:")
+    for path in (store_file(settings), Path(kept)):
         if path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
             yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
 
@@ -173,28 +172,12 @@ def _store(haul: Haulage) -> Iterator[Finding]:
 
 
 def _artifacts(haul: Haulage) -> Iterator[Finding]:
-    try:
-        haul.artifacts.check()
-    except OSError as problem:
-        what = f"no file can be written to {haul.artifacts.root}: {problem.strerror}"
-        yield Finding("FAIL", "artifacts", what, "let this user write there, or name another folder")
-        return
-    yield Finding("OK", "artifacts", "a file can be written")
     limits = haul.settings.exports
     used = haul.exports.storage(haul.operator)
     taken = used.stored_bytes + used.reserved_bytes
     yield Finding("OK", "artifacts", f"{size(taken)} of {size(limits.store_bytes)} used")
-    disk = shutil.disk_usage(haul.artifacts.root)
-    still = max(0, limits.store_bytes - used.stored_bytes)
-    if disk.free < still:
-        yield Finding(
-            "WARN",
-            "artifacts",
-            f"the disk has {size(disk.free)} free, the budget may still take {size(still)}",
-            "make room, or lower limits.exports.store_bytes",
-        )
-    elif disk.free < disk.total * FREE_SHARE:
-        yield Finding("WARN", "artifacts", f"only {size(disk.free)} of the disk are free", "make room")
+    for level, what, do in haul.artifacts.examine(max(0, limits.store_bytes - used.stored_bytes)):
+        yield Finding(level, "artifacts", what, do)
 
 
 def _workers(haul: Haulage) -> Iterator[Finding]:

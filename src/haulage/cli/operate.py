@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.open import open_artifacts
 from haulage.cli.opening import naming_the_store, opened, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
 
 if TYPE_CHECKING:
+    from haulage.artifacts.local import LocalArtifacts
+    from haulage.artifacts.objects import ObjectArtifacts
     from haulage.config import Settings
     from haulage.stores.open import Store
 
@@ -68,7 +70,7 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
         say("nothing was changed")
         return False
     artifacts = _artifacts_of(store, settings)
-    there = artifacts.root.is_dir()
+    there = artifacts.there()
     if there:
         _prepare(artifacts)  # refuses a folder that is not ours
     store.migrate("base")
@@ -78,19 +80,19 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
                 artifacts.remove(key)
             artifacts.release()
     except OSError as problem:
-        say(f"{artifacts.root}: {problem.strerror}; remove what is left there by hand")
+        say(f"{artifacts.place}: {problem.strerror or problem}; remove what is left there by hand")
     return True
 
 
-def _artifacts_of(store: Store, settings: Settings) -> LocalArtifacts:
-    return LocalArtifacts(artifacts_path(settings.artifacts), store.identity())
+def _artifacts_of(store: Store, settings: Settings) -> LocalArtifacts | ObjectArtifacts:
+    return open_artifacts(settings.artifacts, settings.objects, store.identity())
 
 
-def _prepare(artifacts: LocalArtifacts, *, adopt: bool = False) -> None:
+def _prepare(artifacts: LocalArtifacts | ObjectArtifacts, *, adopt: bool = False) -> None:
     try:
         artifacts.prepare(adopt=adopt)
     except OSError as problem:
-        raise Fault(f"{problem.filename}: {problem.strerror}") from problem
+        raise Fault(f"{artifacts.place}: {problem.strerror or problem}") from problem
 
 
 def _agreed() -> bool:

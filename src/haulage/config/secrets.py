@@ -65,6 +65,21 @@ class Places:
 
         return Kind("a URL", '"sqlite:///shop.db"', parse)
 
+    def secret(self, example: str) -> Kind[str]:
+        """A secret of another service, which answers for its strength."""
+
+        def parse(value: object) -> str:
+            text = TEXT.parse(value)
+            if text.startswith("env:"):
+                return self._variable(text)
+            return self._file(text) if text.startswith("file:") else text
+
+        return Kind("a secret", example, parse, secret=True)
+
+    def path(self) -> Kind[str]:
+        """A file or folder, from the folder of the configuration."""
+        return Kind("a path", '"some/path"', lambda value: str((self.folder / TEXT.parse(value)).absolute()))
+
     def signing(self) -> Kind[tuple[str, ...]]:
         """The list of secrets that sign and verify tokens."""
 

@@ -98,6 +98,15 @@ class FileServed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FileLinked(Event):
+    """A client was sent to a signed address of the bucket; what it fetches there is not seen from here."""
+
+    run: str
+    tenant: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunClaimed(Event):
     """A worker took a run."""
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
-from haulage.core.errors import BuildFailed, Fault, Refused
+from haulage.core.errors import ArtifactsUnavailable, BuildFailed, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.ports import (
     Artifacts,
@@ -36,6 +36,7 @@ from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
+FILES_RETRY_SECONDS = 2  # told to one who comes while the place of files does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +364,8 @@ class Exports:
         assert run.artifact_key is not None
         try:
             opened, size = self._artifacts.open(run.artifact_key)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable", retry_after=FILES_RETRY_SECONDS) from problem
         except OSError as problem:
             if problem.errno not in NOT_THERE:  # This process may only have too many files open: the run stays ready.
                 why = f"{type(problem).__name__}: {problem.strerror}"
@@ -373,6 +376,15 @@ class Exports:
             opened.close()
             raise self.mislay(run, f"{size} bytes instead of {run.bytes}")
         return run, opened
+
+    def link(self, run: ExportRun, disposition: str) -> str | None:
+        """Where a client fetches the file of a run by itself; None where it is served from here."""
+        assert run.artifact_key is not None
+        media_type = run.media_type or "application/octet-stream"
+        try:
+            return self._artifacts.link(run.artifact_key, disposition=disposition, media_type=media_type)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable", retry_after=FILES_RETRY_SECONDS) from problem
 
     def mislay(self, run: ExportRun, problem: str) -> Refused:
         """Correct a ready run whose bytes are missing or differ; gives the refusal to raise.

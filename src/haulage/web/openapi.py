@@ -92,6 +92,7 @@ _DESCRIPTIONS = {
     206: "The bytes asked for.",
     303: "Go on there.",
     304: "Not changed.",
+    307: "Fetch it there, within a minute.",
 }
 _HEADERS_OF: Mapping[int, tuple[str, ...]] = {
     201: ("Location",),
@@ -99,6 +100,7 @@ _HEADERS_OF: Mapping[int, tuple[str, ...]] = {
     206: ("Content-Range",),
     303: ("Location",),
     304: ("ETag",),
+    307: ("Location",),
     401: ("WWW-Authenticate",),
     405: ("Allow",),
     416: ("Content-Range",),
