@@ -27,7 +27,7 @@ from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
 from haulage.formats import FORMATS
 from haulage.sources import SOURCES, open_source
-from haulage.stores.open import Store, open_store
+from haulage.stores.open import AnyStore, open_store
 from haulage.telemetry.log import log
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper
@@ -72,7 +72,7 @@ class Haulage:
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
-        self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
+        self.store: AnyStore = open_store(settings.store, settings.exports, migrate_new=migrate_new, observe=observe)
         self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
         self.artifacts.prepare()
         self.exports = Exports(

@@ -9,6 +9,8 @@ import multiprocessing
 import time
 from dataclasses import replace
 
+from tests.conformance import recorder  # noqa: F401 - wraps what writes, in every process
+
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, LeaseLost
 from haulage.flows import FLOWS

@@ -16,7 +16,7 @@ from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json
 
 if TYPE_CHECKING:
     from haulage.config import Settings
-    from haulage.stores.open import Store
+    from haulage.stores.open import AnyStore
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up"))
@@ -52,7 +52,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     return DONE
 
 
-def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
+def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:
     """Take the schema away, then the files: a file is promised by its row, so the row goes first.
 
     Raises:

@@ -7,40 +7,24 @@ to run (DECISIONS 28).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.stores.database import Database, answered
 from haulage.stores.dialect import SqliteWatcher, sqlite_engines
+from haulage.stores.directory.store import SCHEME, DirectoryStore, open_directory
 from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
+from haulage.stores.schema import SCHEMA_VERSION, Capabilities, Schema, too_old
 from haulage.stores.sessions import SqlSessions
-from haulage.stores.tables import SCHEMA_VERSION, facts
+from haulage.stores.tables import facts
 from haulage.stores.workers import SqlWorkers
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a store can do; asked for by capability, never by a store's name."""
-
-    transactions: bool  # what must hold together commits together
-    database_clock: bool  # its own clock decides, not the host's
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """How a store's schema compares with the one of this version; None where there is none yet."""
-
-    version: int | None
-    min_worker: int | None
-    wanted: int = SCHEMA_VERSION
-    new: bool = False  # nothing is in the store at all
 
 
 class Store:
@@ -83,7 +67,7 @@ class Store:
         """Why a worker of this version may not claim here; None when it may."""
         with self._database.read() as connection:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
-        return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+        return too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
 
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
@@ -95,6 +79,9 @@ class Store:
     def close(self) -> None:
         """Give every connection back."""
         self._database.close()
+
+
+AnyStore = Store | DirectoryStore
 
 
 def sqlite_path(url: str) -> Path:
@@ -114,12 +101,19 @@ def sqlite_path(url: str) -> Path:
     return Path(parsed.database)
 
 
-def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: bool = True) -> Store:
+def open_store(
+    url: str,
+    limits: ExportLimits | None = None,
+    *,
+    migrate_new: bool = True,
+    observe: events.Observe = events.ignore,
+) -> AnyStore:
     """Open a store and see that its schema fits.
 
     Args:
-        url: ``sqlite:///path``; a new file gets its schema at once.
+        url: ``sqlite:///path`` or ``directory:///path``; a new one gets its schema at once.
         limits: retention and storage budget; defaults when None.
+        observe: told of files of a directory that are no records.
         migrate_new: False leaves a new file empty and asks for no schema, for ``haulage migrate``.
 
     Raises:
@@ -127,6 +121,8 @@ def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: boo
         StoreUnavailable: the file cannot be opened.
         ValueError: the URL names no store.
     """
+    if url.startswith(SCHEME):
+        return open_directory(url, limits, migrate_new=migrate_new, observe=observe)
     _make_private(sqlite_path(url))
     store = Store(url, limits or ExportLimits())
     try:
@@ -164,14 +160,5 @@ def _fit(store: Store) -> None:
             f"the store has schema {schema.version}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
-    if (refusal := _too_old(schema)) is not None:
+    if (refusal := too_old(schema)) is not None:
         raise SchemaMismatch(refusal)
-
-
-def _too_old(schema: Schema) -> str | None:
-    if schema.min_worker is None or schema.min_worker <= SCHEMA_VERSION:
-        return None
-    return (
-        f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
-        f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
-    )
