@@ -66,6 +66,13 @@ def until_answered(act):
                 raise
 
 
+def claim_and_wait(url, flow_name, terms, answers):
+    """Hold a run until this process is ended."""
+    runs = getattr(open_store(url), flow_name)
+    answers.put(until_answered(lambda: runs.claim(terms))[0].id)
+    time.sleep(PATIENCE_SECONDS * 2)
+
+
 def open_once_more(_runs, url):
     store = open_store(url)
     try:

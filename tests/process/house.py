@@ -23,7 +23,7 @@ from tests.process.launcher import Launcher
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
 from haulage.core.limits import GIB, BuildLimits, DoorLimits, ExportLimits
-from haulage.core.ports import Presence, Terms
+from haulage.core.ports import Presence, Query, Terms
 from haulage.core.requester import Requester
 from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
@@ -109,7 +109,14 @@ class Worker:
 class House:
     """Everything that a story of workers needs."""
 
-    def __init__(self, folder: Path, launcher: Launcher, limits: ExportLimits = LIMITS, store_path: Path | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        launcher: Launcher,
+        limits: ExportLimits = LIMITS,
+        store_path: Path | None = None,
+        store_url: str | None = None,
+    ):
         """In a folder with a source and a store."""
         self.folder = folder
         self.launcher = launcher
@@ -117,7 +124,8 @@ class House:
         self.source = folder / "shop.db"
         self.store_path = store_path or folder / "haulage.db"
         self.artifacts_root = folder / "artifacts"
-        self.store = open_store(f"sqlite:///{self.store_path}", limits)
+        self.store_url = store_url or f"sqlite:///{self.store_path}"
+        self.store = open_store(self.store_url, limits)
         self.artifacts = LocalArtifacts(self.artifacts_root)
         self.artifacts.prepare()
         self.catalogue = Catalogue()
@@ -156,7 +164,7 @@ class House:
         folder = self.folder / f"worker-{len(self.workers)}"
         folder.mkdir()
         known = {
-            "store": f"sqlite:///{self.store_path}",
+            "store": self.store_url,
             "artifacts": str(self.artifacts_root),
             "source": f"sqlite:///{self.source}",
             "limits": asdict(self.limits),
@@ -246,15 +254,13 @@ class House:
 
     def assert_whole(self) -> None:
         """Every ready run has its whole file, byte by byte, and there is no byte besides."""
-        with contextlib.closing(sqlite3.connect(self.store_path)) as store:
-            rows = store.execute("select state, artifact_key, bytes, sha256 from exports").fetchall()
         expected = []
-        for state, key, size, digest in rows:
-            if state == "ready":
-                content = (self.artifacts_root / "files" / key).read_bytes()
-                assert (len(content), hashlib.sha256(content).hexdigest()) == (size, digest)
-                expected.append(f"files/{key}")
-            elif state == "running":
+        for run in self.store.exports.list(Query(limit=10_000)):
+            if run.state == "ready":
+                content = self.file_of(run)
+                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256)
+                expected.append(f"files/{run.artifact_key}")
+            elif run.state == "running":
                 raise AssertionError("a run is still running")
         assert self.on_disk() == sorted(expected)
 

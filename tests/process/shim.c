@@ -1,11 +1,11 @@
 /* Faults in the calls that keep bytes, for whatever is started with LD_PRELOAD of this library.
  *
  * HAULAGE_SHIM names a folder. Calls on paths beneath it are written to its file "calls", a line each:
- *     PID OP PATH            OP is write, fsync (or fdatasync), rename, unlink, rmdir, mkdir
+ *     PID OP PATH            OP is write, fsync (or fdatasync), rename, link, unlink, rmdir, mkdir, flock
  * Its file "rules" says what goes wrong, read again at each call:
  *     OP SUBSTRING N ACTION  the Nth such call of a process (0: every one) whose path holds SUBSTRING
  * Actions: EIO ENOSPC EDQUOT; KILL (before the call), KILLED (after it); SHORT (half is written, as the kernel may);
- * LIE (nothing is written, and the kernel says it was). A rule that fired leaves "FIRED RULE" in "calls".
+ * LIE (nothing is written or locked, and the kernel says it was). A rule that fired leaves "FIRED RULE" in "calls".
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -126,6 +127,18 @@ int fdatasync(int fd) {
 int rename(const char *from, const char *to) {
     enum action action = look("rename", from);
     return action == FAIL ? -1 : done(action, REAL(rename)(from, to));
+}
+
+int link(const char *from, const char *to) {
+    enum action action = look("link", to);
+    return action == FAIL ? -1 : done(action, REAL(link)(from, to));
+}
+
+int flock(int fd, int operation) {
+    char buffer[PATH_MAX];
+    enum action action = look("flock", of_descriptor(fd, NULL, buffer));
+    if (action == LIE) return 0;
+    return action == FAIL ? -1 : done(action, REAL(flock)(fd, operation));
 }
 
 int unlink(const char *path) {

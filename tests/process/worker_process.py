@@ -33,7 +33,7 @@ def main(config: dict, log: Path) -> None:
     for name, value in config["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
     limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})
-    store = open_store(config["store"], limits)
+    store = open_store(config["store"], limits, observe=observe)
     artifacts = LocalArtifacts(Path(config["artifacts"]))
     sweeper = Sweeper(ExportSweep(store, artifacts, limits, observe), limits.sweep_seconds, observe)
     sources = {"shop": (config["source"], config["busy_seconds"])}

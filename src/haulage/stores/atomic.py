@@ -37,6 +37,7 @@ def create(path: Path, data: bytes) -> None:
     """
     with _written(path, data) as part:
         path.hardlink_to(part)  # A rename would replace what another made meanwhile.
+        part.unlink()
     sync_folder(path.parent)
 
 
@@ -49,12 +50,15 @@ def mark(path: Path, text: str) -> None:
     descriptor = os.open(path, NEW_FLAGS, 0o600)
     try:
         _write_all(descriptor, text.encode())
+    except BaseException:
+        path.unlink()
+        raise
     finally:
         os.close(descriptor)
 
 
 def read(path: Path, bytes_max: int = 1 << 26) -> tuple[bytes, os.stat_result]:
-    """All of a file, and what it was when it was opened; a name that is no file has no content.
+    """All of a file, and what it was when it was opened; a folder or a pipe has no content.
 
     Raises:
         OSError: it is not there, or cannot be read.
@@ -94,7 +98,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def _written(path: Path, data: bytes) -> Iterator[Path]:
-    """A temporary file beside the path, with its content on the disk; it is gone afterwards."""
+    """A temporary file beside the path, with its content on the disk; it goes when something breaks."""
     part = path.with_name(f"{TEMPORARY}{path.name}.{os.urandom(6).hex()}.new")
     descriptor = os.open(part, NEW_FLAGS, 0o600)
     try:
@@ -104,9 +108,10 @@ def _written(path: Path, data: bytes) -> Iterator[Path]:
         finally:
             os.close(descriptor)
         yield part
-    finally:
-        with suppress(FileNotFoundError):  # It was renamed.
+    except BaseException:
+        with suppress(OSError):  # It has its name, or the patrol removes it.
             part.unlink()
+        raise
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

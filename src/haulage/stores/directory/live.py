@@ -102,10 +102,11 @@ class Live(Generic[Run]):
         try:
             return self._files.read(path)
         except FileNotFoundError:
-            return None
+            pass
         except Unreadable:
             self._remove_unreadable([path], tx)
-            return None
+        self.drop(run_id)  # Somebody's hand was at it, whatever was known.
+        return None
 
     def rows(self, tx: Writing | None = None) -> list[Kept[Run]]:
         """Every run of one instant, as far as others let us; exactly where the right to write is held."""
@@ -210,6 +211,6 @@ class Live(Generic[Run]):
         return [kept.key for kept in self.rows(tx) if kept.key is not None]
 
     def drop(self, run_id: str) -> None:
-        """Forget a run whose file was moved."""
+        """Forget a run whose file is not there any more."""
         with self._mutex:
             self._known.pop(run_id, None)

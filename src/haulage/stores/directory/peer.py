@@ -87,6 +87,7 @@ class Side:
         met.faults += self._replaced(writes=first)
         met.faults += self._beaten(writes=not first)
         self._ready("done")
+        self._say("bye", "yes")
         return met
 
     # -- the steps ----------------------------------------------------------------------------------
@@ -210,10 +211,13 @@ class Side:
         return found
 
     def leave(self) -> None:
-        """Remove what is mine, and the folder once both have gone."""
+        """Remove what is mine; but the last word stays until the other one has heard it, who then removes it all."""
+        bye = (self._place / f"{self._me}.bye").exists()
+        last = not bye or (self._place / f"{self._other}.bye").exists()
         for path in self._place.glob(f"{self._me}.*"):
-            path.unlink(missing_ok=True)
-        if not any(self._place.glob("*.*")):
+            if last or path.suffix not in (".done", ".bye"):
+                path.unlink(missing_ok=True)
+        if last and (bye or not any(self._place.glob("*.hello"))):
             for path in self._place.iterdir():
                 path.unlink(missing_ok=True)
             with suppress(OSError):

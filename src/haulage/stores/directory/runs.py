@@ -131,11 +131,13 @@ class DirectoryRuns(Generic[Run]):
             now = self.folder.now(now)
             if self._refusal() is not None:  # The store may have been migrated since this worker last looked.
                 return None
-            rows = self.rows.living(held)
-            chosen = self._queue.next(rows, terms)
-            before: Any = None if chosen is None else self.rows.find_live(chosen.id, held)
-            if before is None or before.state != self._claim.source:
-                return None  # There is none, or somebody else's hand was at its file.
+            before: Any = None
+            while before is None:
+                rows = self.rows.living(held)
+                chosen = self._queue.next(rows, terms)
+                if chosen is None:
+                    return None
+                before = self.rows.find_live(chosen.id, held)  # None where its file was damaged: then the next one.
             admitted = self.admit(before, rows, terms, now)
             if admitted is None:
                 return None
@@ -152,6 +154,9 @@ class DirectoryRuns(Generic[Run]):
             taken = {row.slot for row in rows if row.slot is not None}
             free = [slot for slot in range(1, terms.slots + 1) if slot not in taken]
             if not free or not self.leases.take(claimed):
+                return None
+            if self.rows.find_live(before.id, held) != before:
+                self.leases.give_back(claimed)  # Only where locks exclude nobody: another claim came and went.
                 return None
             for slot in free:
                 claimed = replace(claimed, slot=slot)
