@@ -27,12 +27,13 @@ from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
 from haulage.formats import FORMATS
 from haulage.sources import SOURCES, open_source
-from haulage.stores.open import AnyStore, open_store
+from haulage.stores import open_store
 from haulage.telemetry.log import log
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper
 
 if TYPE_CHECKING:
+    from haulage.stores import AnyStore
     from haulage.web.app import Authenticate
 
 Function = Callable[..., str]

@@ -28,10 +28,9 @@ from haulage.core.limits import MIB, ExportLimits
 from haulage.core.ports import After, Presence, Terms
 from haulage.exports.life import ExportRun
 from haulage.flows import FLOWS
-from haulage.stores import atomic
+from haulage.stores import atomic, open_store
 from haulage.stores.directory.letter import sealed
 from haulage.stores.directory.store import directory_path
-from haulage.stores.open import open_store
 from haulage.stores.tables import facts
 
 NOW = 1_800_000_000_000  # when a test begins, in milliseconds

@@ -14,7 +14,7 @@ from tests.conformance import recorder  # noqa: F401 - wraps what writes, in eve
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, LeaseLost
 from haulage.flows import FLOWS
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 
 PATIENCE_SECONDS = 60
 CONTEXT = multiprocessing.get_context("forkserver")

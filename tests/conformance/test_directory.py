@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,10 +17,10 @@ from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.ports import KeptKey, Query
 from haulage.flows import FLOWS
+from haulage.stores import open_store
 from haulage.stores.directory import peer, volume
 from haulage.stores.directory.letter import Unreadable, opened, sealed
 from haulage.stores.directory.store import directory_path, open_directory
-from haulage.stores.open import open_store
 
 
 @pytest.fixture
@@ -479,3 +481,18 @@ def test_opening_without_migration_leaves_an_empty_folder_empty(tmp_path):
 
     assert store.schema().new
     assert [] == list(folder.iterdir())
+
+
+def test_a_store_of_files_loads_no_database(tmp_path):
+    program = """
+import sys, haulage
+haul = haulage.Haulage.from_toml(sys.argv[1])
+haul.supervisor(), haul.sweeper().pass_once(), haul.store.exports.waiting()
+print([name for name in ("sqlalchemy", "alembic") if name in sys.modules])
+"""
+    config = tmp_path / "haulage.toml"
+    config.write_text(f'store = "directory:./runs"\nsecret_keys = ["{"0123456789abcdef" * 4}"]\n')
+    answer = subprocess.run([sys.executable, "-c", program, config], capture_output=True, text=True, check=True)
+
+    assert "[]" == answer.stdout.strip()
+    assert (tmp_path / "runs" / "haulage.json").exists()

@@ -29,7 +29,7 @@ from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
 from haulage.exports.request import Exports
 from haulage.sources import open_source
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 from haulage.worker import lanes
 from haulage.worker.heartbeat import Heartbeat
 

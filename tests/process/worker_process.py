@@ -12,7 +12,7 @@ from pathlib import Path
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.exports.expire import ExportSweep
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 from haulage.worker import process
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper

@@ -16,7 +16,7 @@ from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json
 
 if TYPE_CHECKING:
     from haulage.config import Settings
-    from haulage.stores.open import AnyStore
+    from haulage.stores import AnyStore
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up"))
@@ -30,7 +30,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     with its schema. "down" is no step back to an older version: it takes away the whole schema, and with it
     every run, every sign-in and every finished file.
     """
-    from haulage.stores.open import open_store
+    from haulage.stores import open_store
 
     settings = read_settings(config)
     if action != "up" and not store_file(settings).exists():  # opening it would make it

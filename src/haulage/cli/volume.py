@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from haulage.cli.findings import Finding
 
 if TYPE_CHECKING:
-    from haulage.stores.open import AnyStore
+    from haulage.stores import AnyStore
 
 CLOCK_STEP_MS = 1_000  # a host whose clock differs more is worth a word
 

@@ -13,12 +13,10 @@ from sqlalchemy import Connection, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.stores.database import Database, answered
 from haulage.stores.dialect import SqliteWatcher, sqlite_engines
-from haulage.stores.directory.store import SCHEME, DirectoryStore, open_directory
 from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
 from haulage.stores.schema import SCHEMA_VERSION, Capabilities, Schema, too_old
@@ -81,9 +79,6 @@ class Store:
         self._database.close()
 
 
-AnyStore = Store | DirectoryStore
-
-
 def sqlite_path(url: str) -> Path:
     """The file of a SQLite URL.
 
@@ -101,19 +96,12 @@ def sqlite_path(url: str) -> Path:
     return Path(parsed.database)
 
 
-def open_store(
-    url: str,
-    limits: ExportLimits | None = None,
-    *,
-    migrate_new: bool = True,
-    observe: events.Observe = events.ignore,
-) -> AnyStore:
+def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: bool = True) -> Store:
     """Open a store and see that its schema fits.
 
     Args:
-        url: ``sqlite:///path`` or ``directory:///path``; a new one gets its schema at once.
+        url: ``sqlite:///path``; a new file gets its schema at once.
         limits: retention and storage budget; defaults when None.
-        observe: told of files of a directory that are no records.
         migrate_new: False leaves a new file empty and asks for no schema, for ``haulage migrate``.
 
     Raises:
@@ -121,8 +109,6 @@ def open_store(
         StoreUnavailable: the file cannot be opened.
         ValueError: the URL names no store.
     """
-    if url.startswith(SCHEME):
-        return open_directory(url, limits, migrate_new=migrate_new, observe=observe)
     _make_private(sqlite_path(url))
     store = Store(url, limits or ExportLimits())
     try:
