@@ -120,6 +120,8 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_guard_is_found(case, monkeypatch, mutant):
+    if not isinstance(case.runs, SqlRuns):
+        pytest.skip("the guards of another kind of store are broken in a file of their own")
     owner, name, broken = MUTANTS[mutant]
     assert hasattr(owner, name)
     monkeypatch.setattr(owner, name, broken)

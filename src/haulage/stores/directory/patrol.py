@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,9 @@ class Patrol:
             done = 0
             with self._folder.writing() as tx:
                 for path in self._leftovers():
-                    if path.is_dir():
-                        shutil.rmtree(path, ignore_errors=True)
-                    else:
-                        path.unlink(missing_ok=True)
-                    done += 1
+                    with suppress(OSError):  # One that does not go, or went by itself, keeps nobody from the others.
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                        done += 1
                 for run in self._rows.living(tx):
                     if not lives(run):
                         tx.begin()
