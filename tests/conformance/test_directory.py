@@ -15,10 +15,10 @@ from tests.conformance.cases import DAY, MINUTE, NOW, Case, Directory
 
 from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
-from haulage.core.ports import KeptKey, Query
+from haulage.core.ports import KeptKey, Query, SignIn
 from haulage.flows import FLOWS
 from haulage.stores import open_store
-from haulage.stores.directory import peer, volume
+from haulage.stores.directory import peer, volume, watcher
 from haulage.stores.directory.letter import Unreadable, opened, sealed
 from haulage.stores.directory.store import directory_path, open_directory
 
@@ -191,6 +191,46 @@ def test_a_beat_that_was_cut_short_leaves_the_one_before_it(case):
     assert case.now + 16_000 == case.get(held.id).lease_until
     assert case.beat(held, now=case.now + 3_000).held
     assert case.now + 18_000 == case.get(held.id).lease_until
+
+
+def test_a_record_of_a_claim_that_is_garbage_leaves_the_lease_that_the_row_has(case):
+    held = case.hold()
+    case.beat(held, now=case.now + 9_000)
+    record = case.store.path / "held" / f"{held.id}.1"
+    with record.open("r+b") as file:
+        file.write(os.urandom(1_024))
+
+    assert case.now + 15_000 == case.get(held.id).lease_until
+    assert case.beat(held, now=case.now + 10_000).held
+    assert case.now + 25_000 == case.get(held.id).lease_until
+
+
+@pytest.mark.parametrize("damage", ["empty", "nothing but NUL", "half of it", "something else"])
+def test_a_damaged_key_or_sign_in_is_nobodys_and_is_moved_aside(case, told, damage):
+    case.store.keys.keep("north", "amina", "k", KeptKey("b" * 64, "run"), seconds=60, now=case.now)
+    case.store.sessions.open(SignIn("s" * 64, "amina", "north", "amina", case.now + MINUTE))
+    for place in ("keys", "sessions"):
+        (path,) = (case.store.path / place).iterdir()
+        path.write_bytes(DAMAGE[damage](path.read_bytes()))
+
+    assert None is case.store.keys.find("north", "amina", "k", now=case.now)
+    assert None is case.store.sessions.find("s" * 64, now=case.now)
+    assert 0 == case.store.keys.forget(now=case.now + DAY)
+    assert ["keys", "sessions"] == [event.file.split("/")[0] for event in told]
+    assert 4 == len(names(case, "quarantine"))
+
+
+@pytest.mark.parametrize("damage", ["empty", "nothing but NUL", "half of it", "something else"])
+def test_a_damaged_presence_is_nobodys_until_its_worker_renews_it(case, damage):
+    case.presence("w1")
+    case.presence("w2")
+    path = case.store.path / "workers" / "w1"
+    path.write_bytes(DAMAGE[damage](path.read_bytes()) if damage != "half of it" else path.read_bytes()[:40])
+    seen = [each.id for each in case.store.workers.seen(60, now=case.now)]
+    case.presence("w1")
+
+    assert ["w2"] == seen
+    assert {"w1", "w2"} == {each.id for each in case.store.workers.seen(60, now=case.now)}
 
 
 def test_a_claim_whose_file_is_gone_lives_until_the_lease_that_the_row_has(case):
@@ -473,6 +513,39 @@ def test_the_clock_of_the_store_is_that_of_the_volume(case, monkeypatch):
     assert abs(here.now() - case.store.now()) < 5_000
     assert abs(case.get(held.id).lease_until - case.store.now() - 15_000) < 5_000
     here.close()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "nfs4", None])
+def test_only_where_others_cannot_write_the_kernel_is_listened_to(case, monkeypatch, kind):
+    monkeypatch.setattr("haulage.stores.directory.watcher.kind_of", lambda _path: kind)
+    hint = case.store.watch()
+    first = [hint.changed(), hint.changed()]
+    case.add()
+    second = [hint.stirred(), hint.changed(), hint.changed()]
+    heard = hint.descriptor is not None
+    hint.close()
+
+    assert ([True, False], [kind == "tmpfs", True, False], kind == "tmpfs") == (first, second, heard)
+
+
+def test_the_kind_of_a_volume_is_known(case):
+    assert watcher.kind_of(case.store.path) in watcher.OF_THIS_HOST
+    assert "proc" == watcher.kind_of(Path("/proc"))
+
+
+def test_a_change_that_was_begun_and_not_ended_is_none_yet(case):
+    """The writer died in between; the next one sets it right."""
+    hint = case.store.watch()
+    hint.changed()
+    with case.store.folder.writing() as tx:
+        tx.begin()
+        tx.begun = False  # so that it is never ended
+    begun = hint.changed()
+    known = case.runs.waiting()
+    case.add()
+
+    assert (False, 0, True, 1) == (begun, known, hint.changed(), case.runs.waiting())
+    hint.close()
 
 
 def test_opening_without_migration_leaves_an_empty_folder_empty(tmp_path):

@@ -6,6 +6,8 @@
  *     OP SUBSTRING N ACTION  the Nth such call of a process (0: every one) whose path holds SUBSTRING
  * Actions: EIO ENOSPC EDQUOT; KILL (before the call), KILLED (after it); SHORT (half is written, as the kernel may);
  * LIE (nothing is written or locked, and the kernel says it was). A rule that fired leaves "FIRED RULE" in "calls".
+ *
+ * HAULAGE_SHIM_CLOCK is by how many seconds this process believes its clock to be ahead; files keep the kernel's time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,6 +21,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum action { NONE, FAIL, KILL, KILLED, SHORT, LIE };
@@ -96,6 +99,13 @@ static long done(enum action action, long result) {
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    const char *ahead = getenv("HAULAGE_SHIM_CLOCK");
+    long result = syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && ahead && clock == CLOCK_REALTIME) now->tv_sec += atol(ahead);
+    return result;
+}
 
 ssize_t write(int fd, const void *data, size_t size) {
     char buffer[PATH_MAX];

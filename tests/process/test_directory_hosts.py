@@ -17,6 +17,7 @@ import pytest
 from tests.process.house import FOREVER, LIMITS, House, stopped, until
 from tests.process.launcher import Launcher
 from tests.process.test_disk_full import fill, small_disk  # noqa: F401 - a fixture
+from tests.process.test_publish_faults import shim, shimmed_launcher  # noqa: F401 - fixtures
 
 from haulage.core.ports import Query
 
@@ -165,6 +166,35 @@ def test_a_full_volume_is_waited_for_and_beats_go_on(template, launcher, tmp_pat
         assert "No space left on device" in refused
         assert "ready" == house.wait(run).state
         assert "ready" == house.wait(house.request("names", rows=3)).state
+        house.assert_whole()
+    finally:
+        house.close()
+
+
+@pytest.mark.parametrize("ahead_seconds", [3_600, -3_600])
+def test_a_worker_whose_clock_is_an_hour_off_works_and_takes_nothing_from_others(
+    template,
+    shimmed_launcher,  # noqa: F811
+    tmp_path,
+    ahead_seconds,
+):
+    shutil.copy(template / "shop.db", tmp_path)
+    house = House(tmp_path, shimmed_launcher, LIMITS, store_url=f"directory://{tmp_path}/store")
+    try:
+        right = house.worker(lanes=1)
+        wrong = house.worker(lanes=1, environment={"HAULAGE_SHIM_CLOCK": str(ahead_seconds)})
+        minted = [int(claimer(worker).replace("-", "")[:12], 16) for worker in (right, wrong)]
+        runs = [house.request("stream", rows=400_000 + n) for n in range(2)]
+        ended = [house.wait(run) for run in runs]
+        right.kill()
+        alone = house.wait(house.request("names"))
+
+        assert abs(minted[1] - minted[0] - ahead_seconds * 1000) < 60_000  # its clock really is off
+        assert ["ready"] * 3 == [run.state for run in (*ended, alone)]
+        assert {1} == {run.claim_no for run in (*ended, alone)}
+        assert all(0 <= run.started_at - run.requested_at < 20_000 for run in ended)
+        assert 0 <= alone.finished_at - alone.started_at < 20_000
+        assert [] == [event for worker in (right, wrong) for event in worker.events("LeaseWasLost")]
         house.assert_whole()
     finally:
         house.close()

@@ -33,7 +33,6 @@ class DirectoryExports(DirectoryRuns[ExportRun]):
             folder,
             ExportLife,
             ExportRun,
-            tuples=("notices", "columns"),
             retention_seconds=limits.retention_seconds,
             released=RELEASED,
             refusal=refusal,

@@ -162,7 +162,8 @@ class Live(Generic[Run]):
                     unreadable.append(Path(entry.path))
                     continue
                 except OSError:
-                    continue  # The disk refuses one file: it is no run for now, and the others go on.
+                    if known is None:
+                        continue  # The disk refuses one file: it is no run for now, and the others go on.
                 found[run_id] = known
         self._known = found
         return unreadable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
 from haulage.core.lifecycle import Lifecycle
@@ -16,14 +16,17 @@ Run = TypeVar("Run")
 TRIES = 3  # of a reader between whose looks a run is settled
 
 
+def names_of(record: type[Any], kind: str = "") -> list[str]:
+    """The fields of a record, or those whose type begins so: JSON gives a tuple back as a list."""
+    return [field.name for field in fields(record) if str(field.type).startswith(kind)]
+
+
 class Rows(Generic[Run]):
     """Every run of a folder."""
 
-    def __init__(
-        self, folder: Folder, life: type[Lifecycle], record: Callable[..., Run], names: list[str], tuples: Iterable[str]
-    ) -> None:
-        """``tuples`` are the fields that JSON gives back as lists."""
-        files: RunFiles[Run] = RunFiles(folder, record, names, tuples)
+    def __init__(self, folder: Folder, life: type[Lifecycle], record: type[Run]) -> None:
+        """Bind the folder and what is kept in it."""
+        files: RunFiles[Run] = RunFiles(folder, record, names_of(record), names_of(record, "tuple"))
         self._leased = life.leased_states()
         self.live: Live[Run] = Live(files)
         self.ended: Ended[Run] = Ended(files)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
@@ -26,7 +26,7 @@ from haulage.stores.directory.checks import refuse
 from haulage.stores.directory.folder import Folder, Writing, answered
 from haulage.stores.directory.patrol import Patrol
 from haulage.stores.directory.queue import Queue
-from haulage.stores.directory.rows import Rows
+from haulage.stores.directory.rows import Rows, names_of
 from haulage.stores.entering import entering
 
 Run = TypeVar("Run")
@@ -42,7 +42,6 @@ class DirectoryRuns(Generic[Run]):
         life: type[Lifecycle],
         record: type[Run],
         *,
-        tuples: Iterable[str],
         retention_seconds: float,
         released: Mapping[str, None],
         refusal: Callable[[], str | None],
@@ -51,21 +50,20 @@ class DirectoryRuns(Generic[Run]):
         """Say how runs are kept.
 
         Args:
-            tuples: the fields that JSON gives back as lists.
             released: what a run gives back with its lease.
             refusal: says why this version may not claim here.
             keep_key: makes the file of an idempotency key that came with a run, if there is none yet.
         """
         self.life = life
         self.folder = folder
-        self._names = [field.name for field in fields(record)]  # type: ignore[arg-type]  # a record is a dataclass
+        self._names = names_of(record)
         self._released = dict.fromkeys(released)
         self._retention_ms = int(retention_seconds * 1000)
         self._refusal = refusal
         self._keep_key = keep_key
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
         self._queue = Queue(self._claim)
-        self.rows: Rows[Run] = Rows(folder, life, record, self._names, tuples)
+        self.rows: Rows[Run] = Rows(folder, life, record)
         self.live, self.ended, self.leases = self.rows.live, self.rows.ended, self.rows.leases
         self.actives = Actives(folder)
         self.patrol = Patrol(folder, self.rows, self.actives)
@@ -108,7 +106,9 @@ class DirectoryRuns(Generic[Run]):
         with answered():
             for run in self.rows.living(tx):
                 if run.active_key == active_key:
-                    return self.get(run.id, tx=tx)
+                    found: Any = self.get(run.id, tx=tx)
+                    if found is not None and found.active_key == active_key:  # It may have ended meanwhile.
+                        return found  # type: ignore[no-any-return]  # it was read as one
         return None
 
     def queue_position(self, run: Run, *, tx: Writing | None = None) -> int | None:
@@ -132,12 +132,15 @@ class DirectoryRuns(Generic[Run]):
             if self._refusal() is not None:  # The store may have been migrated since this worker last looked.
                 return None
             before: Any = None
-            while before is None:
-                rows = self.rows.living(held)
+            while before is None:  # A file may have been damaged, or the disk refuses it: then the next one.
+                rows: list[Any] = [kept.run for kept in self.live.rows(held)]
                 chosen = self._queue.next(rows, terms)
                 if chosen is None:
                     return None
-                before = self.rows.find_live(chosen.id, held)  # None where its file was damaged: then the next one.
+                try:
+                    before = self.rows.find_live(chosen.id, held)
+                except OSError:
+                    self.live.drop(chosen.id)
             admitted = self.admit(before, rows, terms, now)
             if admitted is None:
                 return None
@@ -186,11 +189,7 @@ class DirectoryRuns(Generic[Run]):
     # -- holding -----------------------------------------------------------------------------------
 
     def heartbeat(
-        self,
-        beats: Iterable[tuple[Held, Progress | None]],
-        *,
-        lease_seconds: float,
-        now: int | None = None,
+        self, beats: Iterable[tuple[Held, Progress | None]], *, lease_seconds: float, now: int | None = None
     ) -> dict[Held, Pulse]:
         """Renew leases, store progress, and learn of cancels; all under one lock."""
         beats = list(beats)
@@ -215,13 +214,7 @@ class DirectoryRuns(Generic[Run]):
         return pulses
 
     def settle(
-        self,
-        held: Held,
-        move: Move,
-        values: Mapping[str, Any],
-        *,
-        now: int | None = None,
-        tx: Writing | None = None,
+        self, held: Held, move: Move, values: Mapping[str, Any], *, now: int | None = None, tx: Writing | None = None
     ) -> None:
         """Make a move that ends the lease, under its fence; asked again after a lost answer, it is content.
 
@@ -250,13 +243,7 @@ class DirectoryRuns(Generic[Run]):
     # -- moves without a lease ---------------------------------------------------------------------
 
     def move(
-        self,
-        run_id: str,
-        move: Move,
-        values: Mapping[str, Any],
-        *,
-        now: int | None = None,
-        tx: Writing | None = None,
+        self, run_id: str, move: Move, values: Mapping[str, Any], *, now: int | None = None, tx: Writing | None = None
     ) -> Run | None:
         """Make a move that needs no lease; None when the run is not in the move's state."""
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
