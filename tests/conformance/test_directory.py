@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -383,6 +384,65 @@ def test_forty_equal_requests_make_one_run(case):
         thread.join()
 
     assert (40, 1, 1) == (len(made), len(set(made)), case.runs.waiting())
+
+
+# -- a volume whose locks exclude nobody --------------------------------------------------------------------
+
+
+@pytest.fixture
+def another(case, monkeypatch):
+    """Another process at the same store, while locks exclude nobody: the names are all that is left."""
+    monkeypatch.setattr("haulage.stores.directory.folder.try_lock", lambda _descriptor, **_how: True)
+    other = case.open()
+    yield other
+    other.close()
+
+
+def test_a_claim_that_another_has_begun_is_none(case, another):
+    run = case.add()
+    another.exports.leases.take(replace(run, claim_no=1))  # and its row is not written yet
+    claimed = case.claim()
+    age(case.store.path / "held" / f"{run.id}.1")  # It died before its row was written.
+    later = case.claim()
+
+    assert None is claimed
+    assert (run.id, 1) == (later[0].id, later[0].claim_no)
+
+
+def test_a_claim_that_another_overtook_is_none(case, another, monkeypatch):
+    """It read the run as waiting; meanwhile another finished it, and the name of its claim is free again."""
+    run, finish, take = case.add(), case.moves("finish"), case.runs.leases.take
+
+    def overtaken(claimed):
+        held, _ = another.exports.claim(case.terms("faster"), now=case.now)
+        another.exports.settle(held, finish, case.kit.values(finish), now=case.now)
+        return take(claimed)
+
+    monkeypatch.setattr(case.runs.leases, "take", overtaken)
+    claimed = case.claim("slower")
+
+    assert None is claimed
+    assert ("ready", 1) == (case.get(run).state, case.get(run).claim_no)
+
+
+def test_a_slot_that_another_has_just_taken_is_not_given_again(case, another):
+    run, theirs = case.add(), case.add("south")
+    another.exports.leases.take(replace(theirs, claim_no=1))
+    assert another.exports.leases.take_slot(replace(theirs, claim_no=1, slot=1))
+
+    assert None is case.claim(only=run.id, slots=1)
+    assert 2 == case.claim(only=run.id, slots=2)[1].slot
+
+
+def test_an_equal_request_that_another_is_writing_is_refused_for_the_moment(case, another):
+    mine, theirs = (case.kit.new(requested_at=case.now, active_key="same") for _ in range(2))
+    another.exports.actives.take(theirs)  # and its row is not written yet
+    with pytest.raises(StoreUnavailable, match="an equal request is just being written"):
+        case.runs.add(mine)
+    age(next((case.store.path / "active").iterdir()))
+    case.runs.add(mine)
+
+    assert mine == case.runs.find_active("same")
 
 
 # -- opening ------------------------------------------------------------------------------------------------
