@@ -190,7 +190,7 @@ def latencies(setting: Setting, name: str, limit: float, measured: Callable[[Exp
     waits = []
     with working(setting) as (haul, _):
         for _ in range(30):
-            run = haul.exports.request(haul.operator, "items").run
+            run = haul.exports.request(haul.operator, "items")
             while run.state in ("queued", "running"):
                 time.sleep(0.02)
                 run = haul.exports.get(haul.operator, run.id)
@@ -210,7 +210,7 @@ def request_to_progress_ms(setting: Setting) -> None:
     with working(setting) as (haul, _):
         waits = []
         for _ in range(30):
-            run = haul.exports.request(haul.operator, "items").run
+            run = haul.exports.request(haul.operator, "items")
             while run.updated_at is None and run.state in ("queued", "running"):
                 time.sleep(0.002)
                 run = haul.exports.get(haul.operator, run.id)

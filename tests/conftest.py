@@ -1,19 +1,62 @@
-"""Shared by all tests: where everything must run, a test that needs root and cannot have it is no skip but a failure.
+"""Shared by all tests: nothing is skipped in silence, and what chance found can be played again.
 
-``.ci/run`` sets HAULAGE_TEST_ALL; a browser that is missing is told in the same way by ``tests/page``.
+HAULAGE_TEST_ALL=1 (``.ci/run`` sets it) makes every skip a failure, whatever was missing, but for what a store or a
+life does not promise (``promises.py``). HAULAGE_TEST_TIMES=20 lets random tests look twenty times as long, and
+HAULAGE_TEST_SEED gives them their seed; a failed one prints the command that plays it again.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import shlex
 
 import pytest
+from tests.promises import NotPromised
+
+ALL = os.environ.get("HAULAGE_TEST_ALL") == "1"
+TIMES = float(os.environ.get("HAULAGE_TEST_TIMES", "1"))
+PATIENCE_SECONDS = 300  # of a random test that looks once, on a machine with much else to do
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "times" in item.fixturenames:
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS * max(1, TIMES)))
+
+
+@pytest.fixture
+def times():
+    """How many times as long as usual a random test is to look."""
+    return TIMES
+
+
+@pytest.fixture
+def seed():
+    """Where the chance of a random test begins."""
+    return int(os.environ.get("HAULAGE_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if report.skipped and item.get_closest_marker("root") and os.environ.get("HAULAGE_TEST_ALL") == "1":
-        report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, but HAULAGE_TEST_ALL=1 wants every test: {call.excinfo.value}"
+    if report.failed and "seed" in item.funcargs:
+        again = f"HAULAGE_TEST_SEED={item.funcargs['seed']} HAULAGE_TEST_TIMES={TIMES:g}"
+        report.sections.append(("the same chance again", f"{again} ./dev test {shlex.quote(item.nodeid)}"))
+    expected_to_fail = hasattr(report, "wasxfail")
+    if ALL and report.skipped and not expected_to_fail and not isinstance(call.excinfo.value, NotPromised):
+        _fail(report, call)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if ALL and report.skipped:  # a whole file
+        _fail(report, report.call)
+    return report
+
+
+def _fail(report, call):
+    report.outcome = "failed"
+    report.longrepr = f"{report.nodeid} was skipped, but HAULAGE_TEST_ALL=1 wants every test: {call.excinfo.value}"

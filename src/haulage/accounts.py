@@ -10,6 +10,7 @@ from dataclasses import replace
 from haulage.config import KeySettings, Settings, read_keys
 from haulage.core import events
 from haulage.core.errors import ConfigInvalid
+from haulage.core.patience import within
 from haulage.core.requester import Requester
 
 OPERATOR_KEY = "operator"  # the name under which the command line's requester is frozen
@@ -27,6 +28,7 @@ class Accounts:
         self._operator = settings.operator
         self._stamp = self._look()
         self._host: Callable[[Requester], Requester] | None = None
+        self._host_seconds = settings.doors.host_seconds
 
     def ask_host(self, function: Callable[[Requester], Requester]) -> None:
         """Ask this function about accounts that no key stands for."""
@@ -51,14 +53,21 @@ class Accounts:
         return Requester(key.tenant, key.account, frozenset(key.grants), session, key=name)
 
     def standing(self, asked: Requester) -> Requester:
-        """A requester as it is today: with the grants of now, or banned when its key is banned or gone."""
+        """A requester as it is today: with the grants of now, or banned when its key is banned or gone.
+
+        Raises:
+            Overdue: the host did not say in time.
+        """
         if asked.key is None:
-            return asked if self._host is None else self._host(asked)
+            if self._host is None:
+                return asked
+            today: Requester = within(self._host_seconds, self._host, asked)
+            return today
         self._current()
-        today = self._operator if asked.key == OPERATOR_KEY else self.named(asked.key)
-        if today is None or (today.tenant, today.account) != (asked.tenant, asked.account):
+        holder = self._operator if asked.key == OPERATOR_KEY else self.named(asked.key)
+        if holder is None or (holder.tenant, holder.account) != (asked.tenant, asked.account):
             return replace(asked, grants=frozenset(), banned=True)
-        return replace(today, session=asked.session)
+        return replace(holder, session=asked.session)
 
     def _current(self) -> Mapping[str, KeySettings]:
         stamp = self._look()

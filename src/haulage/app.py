@@ -28,7 +28,7 @@ from haulage.exports.signature import parameters_of
 from haulage.formats import FORMATS
 from haulage.sources import SOURCES, open_source
 from haulage.stores import open_store
-from haulage.telemetry.log import log
+from haulage.telemetry.log import apart, log
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper
 
@@ -45,7 +45,8 @@ class Haulage:
     Args:
         settings: from ``haulage.toml`` (``Haulage.from_toml``) or made by hand.
         environ: where ``HAULAGE_*`` and ``env:NAME`` are read from when keys are read again.
-        observe: told of everything that happens; writes log lines by default.
+        observe: told of everything that happens; writes log lines by default. What it raises is logged, and changes
+            nothing.
 
     Raises:
         ConfigInvalid: the settings cannot work; every fault at once.
@@ -68,13 +69,13 @@ class Haulage:
     ) -> None:
         """Open the store and make the folder for artifacts."""
         self.settings = settings
-        self.observe = observe
+        self.observe = observe = apart(observe)
         self.catalogue = Catalogue()
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
         self.store: AnyStore = open_store(settings.store, settings.exports, migrate_new=migrate_new, observe=observe)
-        self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
+        self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts), self.store.identity())
         self.artifacts.prepare()
         self.exports = Exports(
             self.store,

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 from tests.conformance import recorder
+from tests.promises import NotPromised
 
 from haulage.core.clock import new_id
 from haulage.core.lifecycle import CancelWish, LeaseUse
@@ -278,17 +279,17 @@ class Case:
 
     def needs(self, capability):
         if not getattr(self.store.capabilities, capability):
-            pytest.skip(f"this store has no {capability}")
+            raise NotPromised(f"this store has no {capability}")
 
     def needs_verb(self, verb):
         if not hasattr(self.runs, verb):
-            pytest.skip(f"{self.flow.name} have no {verb}")
+            raise NotPromised(f"{self.flow.name} have no {verb}")
 
     def moves(self, *names):
         """Moves by name; a life without one of them has nothing to promise about it."""
         for name in names:
             if name not in self.life.moves:
-                pytest.skip(f"the life of {self.flow.name} has no {name}")
+                raise NotPromised(f"the life of {self.flow.name} has no {name}")
         found = [self.life.moves[name] for name in names]
         return found if len(found) > 1 else found[0]
 

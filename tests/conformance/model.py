@@ -76,7 +76,7 @@ class Known:
             self.key = None
 
 
-def broken_invariants(transitions):
+def broken_invariants(transitions, slots=SLOTS):
     """What is wrong with a history of changes of state, as sentences."""
     found, ends, fences = [], Counter(), {}
     for run, source, target, claim_no, running, cancelled in transitions:
@@ -91,8 +91,8 @@ def broken_invariants(transitions):
         if target == "running":
             if claim_no <= fences.get(run, 0):
                 found.append("I10: a claim without a new fence")
-            if running > SLOTS:
-                found.append(f"I10: {running} runs in {SLOTS} slots")
+            if running > slots:
+                found.append(f"I10: {running} runs in {slots} slots")
             fences[run] = claim_no
     return found
 

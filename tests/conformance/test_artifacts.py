@@ -101,6 +101,16 @@ def test_removing_takes_the_unfinished_and_the_finished_and_says_whether_there_w
     assert (True, [], False) == unfinished == finished
 
 
+def test_the_size_of_a_key_is_of_everything_under_it(artifacts):
+    nothing = artifacts.size(KEY)
+    written = write(artifacts).size
+    unfinished = artifacts.size(KEY)
+    artifacts.publish(KEY, written)
+
+    assert (0, written, written) == (nothing, unfinished, artifacts.size(KEY))
+    assert written > 0
+
+
 def test_a_publish_that_comes_after_the_removal_fails(artifacts):
     size = write(artifacts).size
     artifacts.remove(KEY)

@@ -48,6 +48,21 @@ def test_what_was_written_is_there_when_it_is_opened_again(case):
     assert run == case.get(run)
 
 
+def test_a_writer_has_the_lock_from_its_beginning_and_its_commit_is_on_the_disk(url):
+    with closing(open_store(url)) as store, closing(sqlite3.connect(store.path, timeout=0)) as other:
+        with store.begin() as tx:  # nothing is written yet
+            durable = tx.exec_driver_sql("pragma synchronous").scalar()
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("begin immediate")
+        with store._database.write_prepared() as driver:
+            durable_too = driver.cursor().execute("pragma synchronous").fetchone()[0]
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("begin immediate")
+        mode = other.execute("pragma journal_mode").fetchone()[0]
+
+    assert (2, 2, "wal") == (durable, durable_too, mode), "2 is FULL"
+
+
 @pytest.mark.parametrize("begun", [False, True], ids=["touched", "opened but never migrated"])
 def test_an_empty_file_is_a_new_store(tmp_path, begun):
     path = tmp_path / "haulage.db"

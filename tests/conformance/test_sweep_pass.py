@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance.cases import DAY
+from tests.promises import NotPromised
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core import events
@@ -41,7 +42,7 @@ class House:
 @pytest.fixture
 def house(case, folder):
     if case.flow.name != "exports":
-        pytest.skip("the sweep of exports")
+        raise NotPromised("the sweep of exports")
     return House(case, folder)
 
 
@@ -64,6 +65,25 @@ def test_a_lost_run_fails_and_leaves_no_byte(house):
     assert [] == house.artifacts.keys()
     assert 1 == report.lost
     assert [("lose", "failed", "worker_lost")] == house.told()
+
+
+def test_bytes_of_a_lost_run_that_cannot_be_removed_count_until_they_are_gone(house, monkeypatch):
+    held = house.build()
+    left = house.artifacts.size(f"{held.id}.{held.claim_no}")
+
+    def remove(_key):
+        raise OSError(5, "EIO")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.artifacts, "remove", remove)
+        house.after(15)
+    between, used = house.case.get(held.id), house.case.runs.storage(held.tenant)
+    house.after(20)
+
+    assert ("failed", "worker_lost", left) == (between.state, between.failure_code, between.stored_bytes)
+    assert (left, left) == (used.stored_bytes, used.tenant_bytes)
+    assert left > 0
+    assert (None, 0) == (house.case.get(held.id).stored_bytes, house.case.runs.storage(held.tenant).stored_bytes)
 
 
 def test_a_lost_run_begins_again_as_often_as_its_dataset_says(house):
@@ -89,6 +109,39 @@ def test_a_lost_run_that_was_cancelled_is_cancelled_and_leaves_no_byte(house):
     assert "cancelled" == house.case.get(held.id).state
     assert [] == house.artifacts.keys()
     assert (1, 0) == (report.buried, report.lost)
+
+
+def test_a_cancel_that_a_beating_worker_never_obeys_is_made_and_leaves_no_byte(house):
+    held = house.build(generation_ms=60_000)
+    house.case.cancel(held.id)
+    house.case.beat(held, now=house.case.now + 69_000)
+    early = house.after(69)
+
+    report = house.after(70)
+
+    assert (0, 1) == (early.buried, report.buried)
+    assert "cancelled" == house.case.get(held.id).state
+    assert [] == house.artifacts.keys()
+    assert [("halt", "cancelled", None)] == house.told()
+
+
+def test_such_a_run_is_not_cancelled_before_its_bytes_are_gone(house, monkeypatch):
+    held = house.build(generation_ms=60_000)
+    house.case.cancel(held.id)
+    house.case.beat(held, now=house.case.now + 69_000)
+
+    def remove(_key):
+        raise OSError(5, "EIO")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(house.artifacts, "remove", remove)
+        failed = house.after(70)
+    between, left = house.case.get(held.id), house.artifacts.keys()
+    house.after(86)
+
+    assert [f"{held.id}.{held.claim_no}: OSError"] == failed.failures
+    assert ("running", [f"{held.id}.{held.claim_no}"]) == (between.state, left)
+    assert ("cancelled", []) == (house.case.get(held.id).state, house.artifacts.keys())
 
 
 def test_a_run_over_its_time_fails_under_its_own_code(house):

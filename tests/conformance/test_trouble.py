@@ -60,7 +60,7 @@ def test_a_lock_is_waited_for_but_not_longer_than_a_beat(case):
     with case.opener.locked(case.url), pytest.raises(StoreUnavailable):
         case.beat(held)
 
-    assert 0.5 < time.monotonic() - began < 1
+    assert 0.5 < time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("name", READS)

@@ -27,12 +27,26 @@ def test_one_secret_is_a_configuration(write, tmp_path):
     assert (SECRET,) == settings.secret_keys
     assert ExportLimits() == settings.exports
     assert ("127.0.0.1", 8480, 2) == (settings.host, settings.port, settings.lanes)
+    assert () == settings.trusted_proxies, "nobody is believed unasked"
     assert ("default", "operator", frozenset({"*"})) == (
         settings.operator.tenant,
         settings.operator.account,
         settings.operator.grants,
     )
     assert () == settings.warnings
+
+
+@pytest.mark.parametrize(
+    ("written", "environ"),
+    [
+        ('[serve]\ntrusted_proxies = ["10.0.0.1", "192.168.0.0/16", "::1"]\n', {}),
+        ("", {"HAULAGE_SERVE__TRUSTED_PROXIES": "10.0.0.1, 192.168.0.0/16,::1"}),
+    ],
+)
+def test_proxies_are_named_by_address_or_network(write, written, environ):
+    settings = load(write(SMALLEST + written), environ)
+
+    assert ("10.0.0.1", "192.168.0.0/16", "::1") == settings.trusted_proxies
 
 
 def test_places_count_from_the_folder_of_the_file(write, tmp_path, monkeypatch):

@@ -56,6 +56,15 @@ hash = "sha256:123"
     assert sorted(expected) == sorted(faults)
 
 
+def test_where_there_is_no_source_at_all_it_is_told_how_to_write_one(write):
+    text = 'secret_keys = ["kJ8s-2hd0qLx7Zp4Wm1Rv6Tt3Yy9Uu5I"]\n[datasets.orders]\nsource = "shop"\nsql = "select 1"\n'
+
+    assert (
+        'datasets.orders.source = "shop": there is no such source; '
+        'write one: [sources.shop] with url = "sqlite:///shop.db"'
+    ) == only_fault(write(text))
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -83,6 +92,16 @@ hash = "sha256:123"
 )
 def test_a_limit_that_cannot_work(write, text, fault):
     assert fault == only_fault(write(SMALLEST + "[limits.exports]\n" + text))
+
+
+def test_a_proxy_that_is_no_address_is_told_each(write):
+    text = '[serve]\ntrusted_proxies = ["*", "10.0.0.1", "10.0.0.1/8", "proxy.example"]\n'
+
+    assert [
+        f'serve.trusted_proxies = ["*", "10.0.0.1", "10.0.0.1/8", "proxy.example"]: holds "{each}", no address or '
+        'network; write "127.0.0.1" or "10.0.0.0/8"'
+        for each in ("*", "10.0.0.1/8", "proxy.example")
+    ] == list(faults_of(write(SMALLEST + text)))
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,25 @@ def test_a_document_in_a_json_column_stands_in_the_file_as_it_is(text, wanted):
     assert text == json.loads(one(text, "text")[0])
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted", "count"),
+    [
+        (r'"a\ud800b"', '"a\ufffdb"', 1),
+        (r'{"\uDC00": "\u0000"}', '{"\ufffd": "\ufffd"}', 2),
+        (r'"\ud800\ud83d\ude00\udc00"', '"\ufffd\\ud83d\\ude00\ufffd"', 2),
+        (r'"\ud83d\n\ude00"', '"\ufffd\\n\ufffd"', 2),
+        (r'"\\ud800 \\\ud800 \\\\u0000"', '"\\\\ud800 \\\\\ufffd \\\\\\\\u0000"', 1),
+        (r'"\u00e9\u0001"', r'"\u00e9\u0001"', 0),
+    ],
+)
+def test_what_no_text_can_hold_is_replaced_in_a_document_too(text, wanted, count):
+    written, notices = one(text, "json")
+
+    assert wanted == written
+    assert ({"text_replaced": count} if count else {}) == notices
+    assert json.dumps(json.loads(written), ensure_ascii=False).encode(), "no lone surrogate is left"
+
+
 @pytest.mark.parametrize("text", ["", "{", "NaN", "[Infinity]", "{'k': 1}", "1 2", '"a\nb"', "[" * 100_000])
 def test_text_in_a_json_column_that_is_no_document_stays_text(text):
     assert text == json.loads(one(text, "json")[0])

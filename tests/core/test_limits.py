@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from haulage.core.lease import trusted_until
-from haulage.core.limits import BuildLimits, ExportLimits
+from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
 
 USUAL = ExportLimits()
 
@@ -27,6 +27,24 @@ def test_the_defaults_are_these():
     )
     assert (10_000_000, 604_800) == (USUAL.build.rows, USUAL.retention_seconds)
     assert (20, 2, 1_000) == (USUAL.tenant_queued, USUAL.tenant_running, USUAL.queued)
+    assert (120, 60, 15, 5) == (
+        USUAL.drain_seconds,
+        USUAL.abandon_seconds,
+        USUAL.presence_seconds,
+        USUAL.sweep_seconds,
+    )
+    assert (10, 86_400) == (USUAL.build.count_seconds, USUAL.idempotency_seconds)
+    assert 10_000 == USUAL.idempotency_keys
+
+
+def test_the_defaults_of_the_doors_are_these():
+    doors = DoorLimits()
+
+    assert (65_536, 200, 300) == (doors.body_bytes, doors.page_size, doors.file_token_seconds)
+    assert (60, 600) == (doors.download_stall_seconds, doors.download_seconds)
+    assert (8, 200, 1) == (doors.downloads, doors.downloads_in_all, doors.grant_check_seconds)
+    assert (10, 43_200, 8) == (doors.sessions, doors.session_seconds, doors.event_streams)
+    assert (5, 5) == (doors.evaluate_seconds, doors.host_seconds)
 
 
 @pytest.mark.parametrize(("beat", "faults"), [(3, 0), (3.01, 1), (15, 1)])

@@ -113,7 +113,7 @@ def test_the_python_of_the_page_on_embedding_works(terminal):
     in_fastapi = ask(known["app"], AMINA), ask(known["app"], None)
     with worker(known["haul"]):
         exec(request, known)
-        until(lambda: known["haul"].exports.get(known["requester"], known["accepted"].run.id).state == "ready")
+        until(lambda: known["haul"].exports.get(known["requester"], known["run"].id).state == "ready")
         exec(fetch, known)
         with pytest.raises(Refused) as refused:
             exec(cancel, known)

@@ -93,6 +93,47 @@ def test_exporting_again_asks_for_the_same_as_before(reader):
     assert asked.value.headers["idempotency-key"]
 
 
+def test_a_lost_answer_makes_no_second_run_and_each_click_has_a_key_of_its_own(reader):
+    page, keys = reader.open(), []
+
+    def lose_the_first(route):
+        keys.append(route.request.headers["idempotency-key"])
+        if len(keys) == 1:
+            assert route.fetch().status == 202  # The server has it; the page never hears so.
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route(re.compile("/api/exports$"), lose_the_first)
+    card = start(page, "Orders")
+    expect_state(card, "ready")
+    after_the_first = len(reader.server.get("exports", reader.key)["items"])
+    submit(page)
+    expect(page.locator("article")).to_have_count(2)
+
+    assert after_the_first == 1
+    assert [keys[0], keys[0]] == keys[:2]
+    assert len(set(keys)) == 2
+
+
+def test_the_storage_is_told_whole_to_the_operator_and_to_others_their_own(reader):
+    page = reader.open()
+    card = start(page, "Orders")
+    expect_state(card, "ready")
+    told, meter = page.locator(".storage-text"), page.locator(".storage progress")
+    own = reader.server.get("storage", reader.key)["own_bytes"]
+    size = re.escape(f"{own / 1024:.1f}".removesuffix(".0")) + " KiB"
+    expect(told).to_contain_text("of 512 MiB used")
+    expect(told).to_contain_text(re.compile(f"{size} of it in your tenant"))
+    expect(meter).to_be_visible()
+    others = {"used_bytes": None, "reserved_bytes": None, "budget_bytes": None, "own_bytes": own}
+    page.route(re.compile("/api/storage$"), lambda route: route.fulfill(json=others))
+    page.reload()
+
+    expect(told).to_have_text(re.compile(f"^{size} used by your tenant$"))
+    expect(meter).to_be_hidden()
+
+
 def test_a_run_whose_request_is_not_told_is_filled_in_by_the_reader(reader):
     page = reader.open()
     untold = run_shown(state="expired", phase=None)
@@ -100,7 +141,8 @@ def test_a_run_whose_request_is_not_told_is_filled_in_by_the_reader(reader):
     let_list_say(page, untold)
     page.get_by_role("button", name="Export again").click()
 
-    expect(page.locator(".message[role=alert]")).to_contain_text("did not say all of how this export was asked for")
+    told = page.locator(".workspace .message[role=alert]")
+    expect(told).to_contain_text("did not say all of how this export was asked for")
 
 
 def test_an_expired_link_is_no_obstacle_because_each_click_gets_a_new_one(reader):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
-from tests.page.steps import choose, let_refuse, submit
+from tests.page.steps import choose, expect_state, let_refuse, submit
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -52,6 +53,52 @@ def test_a_count_is_asked_once_the_typing_pauses_and_stale_ones_are_dropped(read
     assert "number=1234" in asked[0]
 
 
+def test_what_was_chosen_for_one_format_never_reaches_another(reader):
+    page = reader.open()
+    choose(page, "Orders")
+    page.get_by_label("CSV dialect").select_option(label="Excel")
+    page.get_by_label("Compression").select_option(label="gzip")
+    page.get_by_role("radio", name="NDJSON", exact=True).check()
+    with page.expect_request(lambda request: request.method == "POST" and request.url.endswith("/exports")) as asked:
+        submit(page)
+    expect_state(page.locator("article").first, "ready")
+    page.get_by_role("radio", name="CSV", exact=True).check()
+
+    wish = asked.value.post_data_json
+    assert ("ndjson", {"numbers": "number"}) == (wish["format"], wish["options"])
+    assert "compression" not in wish
+    expect(page.get_by_label("CSV dialect").locator("option:checked")).to_have_text("Exact")
+
+
+@pytest.mark.parametrize(("zone", "typed", "sent"), [
+    ("Asia/Tokyo", "2020-02-01T00:30", "2020-01-31T15:30:00.000Z"),
+    ("Europe/Madrid", "2020-02-01T00:30", "2020-01-31T23:30:00.000Z"),
+    ("Europe/Madrid", "2020-07-01T00:30:15", "2020-06-30T22:30:15.000Z"),
+    ("America/New_York", "2020-01-31T23:30", "2020-02-01T04:30:00.000Z"),
+])  # fmt: skip
+def test_a_moment_is_typed_in_the_zone_of_the_reader_and_sent_as_one_instant(open_reader, zone, typed, sent):
+    reader = open_reader(timezone_id=zone)
+    page = reader.open(signed_in=False)
+
+    def with_a_moment(route):
+        catalogue = route.fetch().json()
+        moment = {"name": "moment", "type": "timestamp", "label": "Moment", "required": False, "default": None}
+        for dataset in catalogue.get("items", ()):
+            dataset["parameters"] = [*dataset["parameters"], {**moment, "list": False, "choices": None}]
+        route.fulfill(json=catalogue)
+
+    page.route(re.compile("/api/datasets$"), with_a_moment)
+    page.locator("#key").fill(reader.key)
+    page.locator("#key").press("Enter")
+    choose(page, "Orders")
+    with page.expect_request(lambda request: "moment=" in request.url) as asked:
+        page.get_by_label("Moment").fill(typed)
+    (moment,) = parse_qs(urlsplit(asked.value.url).query)["moment"]
+
+    assert sent == moment
+    expect(page.locator(".field", has=page.get_by_label("Moment"))).to_contain_text(f"in your zone, {zone}")
+
+
 def test_a_dataset_that_is_not_permitted_cannot_be_chosen(reader):
     page = reader.open()
 
@@ -63,7 +110,7 @@ def test_when_the_server_asks_to_wait_the_button_is_shut_for_that_time(reader):
     page = reader.open()
     let_refuse(page, re.compile("/api/exports$"), 503, "no_worker", "No worker is running.", **{"Retry-After": "3"})
     submit(page)
-    expect(page.locator(".message[role=alert]")).to_contain_text("No worker is running.")
+    expect(page.locator(".workspace .message[role=alert]")).to_contain_text("No worker is running.")
     expect(page.locator(".patience")).to_contain_text("You can try again in")
     button = page.locator(".export-form button[type=submit]")
     expect(button).to_have_attribute("aria-disabled", "true")

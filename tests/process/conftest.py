@@ -7,6 +7,7 @@ import shutil
 import pytest
 from tests.process.house import LIMITS, House, make_source
 from tests.process.launcher import Launcher
+from tests.process.shimmed import build_shim
 
 from haulage.stores.open import open_store
 
@@ -29,6 +30,14 @@ def template(tmp_path_factory):
 @pytest.fixture(scope="session")
 def launcher():
     started = Launcher()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def shimmed_launcher(tmp_path_factory):
+    """A launcher whose workers make their calls through the shim."""
+    started = Launcher(LD_PRELOAD=str(build_shim(tmp_path_factory.mktemp("shim"))))
     yield started
     started.close()
 

@@ -27,12 +27,14 @@ from haulage.core.ports import Presence, Query, Terms
 from haulage.core.requester import Requester
 from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
+from haulage.exports.plan import Asked
 from haulage.exports.request import Exports
 from haulage.sources import open_source
 from haulage.stores import open_store
 from haulage.worker import lanes
 from haulage.worker.heartbeat import Heartbeat
 
+PATIENCE = 4  # a busy machine is slow, not wrong
 AMINA = Requester("north", "amina")
 BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
 LIMITS = ExportLimits(
@@ -115,18 +117,19 @@ class House:
         launcher: Launcher,
         limits: ExportLimits = LIMITS,
         store_path: Path | None = None,
+        artifacts_root: Path | None = None,
         store_url: str | None = None,
     ):
-        """In a folder with a source and a store."""
+        """In a folder with a source and a store; store and artifacts may stand elsewhere."""
         self.folder = folder
         self.launcher = launcher
         self.limits = limits
         self.source = folder / "shop.db"
         self.store_path = store_path or folder / "haulage.db"
-        self.artifacts_root = folder / "artifacts"
+        self.artifacts_root = artifacts_root or folder / "artifacts"
         self.store_url = store_url or f"sqlite:///{self.store_path}"
         self.store = open_store(self.store_url, limits)
-        self.artifacts = LocalArtifacts(self.artifacts_root)
+        self.artifacts = LocalArtifacts(self.artifacts_root, self.store.identity())
         self.artifacts.prepare()
         self.catalogue = Catalogue()
         for dataset in DATASETS:
@@ -173,6 +176,8 @@ class House:
             "environment": {},
             "rlimits": {},
             "busy_seconds": 0.5,
+            "look_seconds": None,  # None is the worker's own
+            "inotify": True,
         }
         assert set(config) <= set(known), config
         worker = Worker(self.launcher, folder, {**known, **config})
@@ -206,8 +211,11 @@ class House:
     def request(self, dataset: str = "names", *, requester: Requester = AMINA, **asked) -> str:
         """Ask for an export; gives its id."""
         known = ("format", "compression", "options", "columns", "private_run")
-        options = {name: asked.pop(name) for name in known if name in asked}
-        return self.exports.request(requester, dataset, parameters=asked, **options).run.id
+        options = {"format": "csv"} | {name: asked.pop(name) for name in known if name in asked}
+        private_run = options.pop("private_run", None)
+        return self.exports.accept(
+            requester, Asked(dataset, parameters=asked, **options), private_run=private_run
+        ).run.id
 
     def get(self, run: str) -> ExportRun:
         found = self.store.exports.get(run)
@@ -258,7 +266,7 @@ class House:
         for run in self.store.exports.list(Query(limit=10_000)):
             if run.state == "ready":
                 content = self.file_of(run)
-                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256)
+                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256), run
                 expected.append(f"files/{run.artifact_key}")
             elif run.state == "running":
                 raise AssertionError("a run is still running")
@@ -281,8 +289,8 @@ def make_source(path: Path) -> None:
 
 
 def until(happened, seconds: float, told=lambda: "it did not happen") -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + seconds
+    """Wait for something that another process does, within so many seconds on a machine with nothing else to do."""
+    deadline = time.monotonic() + seconds * PATIENCE
     while not happened():
         assert time.monotonic() < deadline, told()
         time.sleep(0.01)

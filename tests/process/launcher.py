@@ -1,13 +1,15 @@
 """Starts workers fast: one process that has loaded everything forks one for each order it reads.
 
-``python launcher.py`` reads orders as JSON lines and answers each with a line: ``{"config": …, "log": …, "stderr": …}``
-with the new process's id, ``{"wait": PID}`` with its return code, or null while it lives. It has no threads and opens
-no database, so what it forks starts as clean as a new program; it ends with its standard input.
+``python launcher.py PROGRAM`` loads a module of this folder, reads orders as JSON lines, and answers each with a line:
+``{"config": …, "log": …, "stderr": …}`` with the new process's id, ``{"wait": PID}`` with its return code, or null if
+it lives. It has no threads and opens no database, so what it forks starts as clean as a new program; it ends with its
+standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -19,9 +21,9 @@ from pathlib import Path
 class Launcher:
     """The side of the tests."""
 
-    def __init__(self, **environment: str):
+    def __init__(self, program: str = "worker_process", **environment: str):
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, program],
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -65,8 +67,8 @@ class Forked:
 
 
 def serve() -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
-    import worker_process
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    main = importlib.import_module(f"tests.process.{sys.argv[1]}").main
 
     for line in sys.stdin:
         order = json.loads(line)
@@ -76,7 +78,7 @@ def serve() -> None:
         else:
             answer = os.fork()
             if answer == 0:
-                become_worker(worker_process.main, order)
+                become_worker(main, order)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -24,7 +24,7 @@ def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_
     seen_before = []
     while (state := house.get(run).state) != "cancelled":
         seen_before.append(state)
-        assert time.monotonic() < began + 10
+        assert time.monotonic() < began + 30
     left, alive = house.on_disk(), house.children()
 
     assert ([], []) == (left, alive)
@@ -32,7 +32,7 @@ def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_
     assert asked.cancel_requested_at is not None
     ended = house.get(run)
     assert (None, None, None) == (ended.failure_code, ended.artifact_key, ended.reserved_bytes)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def test_a_cancel_that_was_accepted_never_ends_in_a_ready_file(house):

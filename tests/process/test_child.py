@@ -129,7 +129,7 @@ def test_a_child_that_never_reads_its_long_order_cannot_hold_up_its_lane(house, 
     run, _bench = work(house, monkeypatch, "import time; time.sleep(60)")
 
     assert "generation_timeout" == run.failure_code
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     house.assert_nothing_left()
 
 
@@ -181,7 +181,7 @@ def test_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_lane(house, monk
 
     grandchild = int((house.artifacts_root / "grandchild").read_text())
     assert "child_crashed" == run.failure_code
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     if own_session:
         os.kill(grandchild, signal.SIGKILL)  # it went out of our reach, as an external command must not
     else:

@@ -19,7 +19,7 @@ import pytest
 from tests.conformance.conftest import make_folder
 from tests.process import directory_story as story
 from tests.process.house import until
-from tests.process.test_publish_faults import shim  # noqa: F401 - a fixture
+from tests.process.shimmed import build_shim
 
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Query
@@ -31,7 +31,7 @@ NAME = re.compile(r"\.([^/]+)\.[0-9a-f]{12}\.new")
 ASK = [
     "write active/HASH",
     *["write live/NEW", "fsync live/NEW", "link live/ID.json", "unlink live/NEW", "fsync live"],
-    *["write keys/NEW", "fsync keys/NEW", "link keys/HASH", "unlink keys/NEW", "fsync keys"],
+    *["write keys/NEW", "fsync keys/NEW", "link keys/HASH.HASH", "unlink keys/NEW", "fsync keys"],
 ]
 REPLACE = ["write live/NEW", "fsync live/NEW", "rename live/NEW", "fsync live"]
 WORK = [
@@ -90,8 +90,8 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def told(shim):  # noqa: F811 - the fixture
-    started = Story(shim)
+def told(tmp_path_factory):
+    started = Story(build_shim(tmp_path_factory.mktemp("shim")))
     yield started
     started.close()
 
@@ -124,6 +124,7 @@ def calls(folder):
     for line in (folder / "calls").read_text().splitlines():
         if (
             line.startswith("FIRED")
+            or line.split(" ")[1] in ("open", "close", "truncate")
             or "/.probe-" in line
             or " flock " in line
             or line.endswith((" store/lock", " store"))
@@ -149,7 +150,7 @@ def rules(action, kinds=("write", "fsync", "rename", "link", "unlink", "mkdir"))
     seen = Counter()
     for call in ASK + WORK:
         operation, path = call.split(" ")
-        part = "/store/" + path.replace("NEW", ".").replace("ID", story.ID).replace("HASH", "").replace("DAY", "")
+        part = "/store/" + path.replace("NEW", ".").replace("ID", story.ID).partition("HASH")[0].replace("DAY", "")
         part = part.removesuffix("/") if operation == "fsync" and path in ("live", "keys", "ended") else part
         key = operation, part
         seen[key] += 1

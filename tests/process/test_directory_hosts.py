@@ -17,7 +17,6 @@ import pytest
 from tests.process.house import FOREVER, LIMITS, House, stopped, until
 from tests.process.launcher import Launcher
 from tests.process.test_disk_full import fill, small_disk  # noqa: F401 - a fixture
-from tests.process.test_publish_faults import shim, shimmed_launcher  # noqa: F401 - fixtures
 
 from haulage.core.ports import Query
 
@@ -174,7 +173,7 @@ def test_a_full_volume_is_waited_for_and_beats_go_on(template, launcher, tmp_pat
 @pytest.mark.parametrize("ahead_seconds", [3_600, -3_600])
 def test_a_worker_whose_clock_is_an_hour_off_works_and_takes_nothing_from_others(
     template,
-    shimmed_launcher,  # noqa: F811
+    shimmed_launcher,
     tmp_path,
     ahead_seconds,
 ):

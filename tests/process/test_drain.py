@@ -46,7 +46,7 @@ def test_what_does_not_finish_within_the_grace_is_stopped_and_says_so(house):
     worker.signal(signal.SIGTERM)
 
     assert 0 == worker.end()
-    assert 1 <= time.monotonic() - began < 4
+    assert 1 <= time.monotonic() - began < 15 < house.limits.build.generation_seconds
     ended = house.get(run)
     assert ("failed", "worker_stopped") == (ended.state, ended.failure_code)
     house.assert_nothing_left()
@@ -64,7 +64,7 @@ def test_an_interrupt_stops_at_once_even_within_a_silent_statement(house, signal
         time.sleep(0.1)
 
     assert 0 == worker.end()
-    assert time.monotonic() - began < 3 < house.limits.drain_seconds
+    assert time.monotonic() - began < 15 < house.limits.drain_seconds
     assert "worker_stopped" == house.get(run).failure_code
     house.assert_nothing_left()
 

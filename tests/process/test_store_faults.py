@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sqlite3
 import time
 from dataclasses import replace
 
 import pytest
-from tests.process.house import FOREVER, LIMITS, Bench, until
+from tests.process.house import AMINA, FOREVER, LIMITS, Bench, until
 
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
@@ -50,6 +52,7 @@ def test_a_lock_shorter_than_the_lease_costs_a_running_build_nothing(house):
     house.assert_whole()
 
 
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=6)], indirect=True)
 def test_a_worker_that_cannot_renew_its_lease_stops_its_child_before_anybody_takes_the_run(house):
     worker = house.worker()
     run = house.request("stream", **FOREVER)
@@ -163,6 +166,31 @@ def test_a_host_rule_that_breaks_fails_the_run_at_once_and_its_words_stay_in_the
 def test_a_source_that_the_worker_does_not_know_fails_its_run(house):
     house.worker()
     assert "source_gone" == house.wait(house.request("unknown")).failure_code
+    house.assert_nothing_left()
+
+
+def test_bytes_of_a_failed_run_that_cannot_be_removed_count_until_they_are_gone(house, monkeypatch):
+    monkeypatch.setattr(lanes, "REMOVE_RETRY_SECONDS", 0)
+
+    def remove(_key):
+        raise OSError(5, "EIO")
+
+    house.pretend_a_worker()
+    run = house.request("stream", **FOREVER)
+    with Bench(house) as bench:
+        lane = bench.claim()
+        monkeypatch.setattr(house.artifacts, "remove", remove)
+        lane.thread.start()
+        house.wait_for_rows(run)
+        os.kill(house.child(), signal.SIGKILL)
+        lane.thread.join(10)
+    failed, used = house.get(run), house.store.exports.storage(AMINA.tenant)
+    monkeypatch.undo()
+    house.sweep(after_seconds=60)
+
+    assert ("failed", "child_killed", used.stored_bytes) == (failed.state, failed.failure_code, failed.stored_bytes)
+    assert used.stored_bytes > 0
+    assert 0 == house.store.exports.storage(AMINA.tenant).stored_bytes
     house.assert_nothing_left()
 
 

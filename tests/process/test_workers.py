@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -40,6 +43,40 @@ def test_a_lane_that_becomes_free_takes_the_next_run_at_once(house):
     waits = [after.started_at - before.finished_at for before, after in pairwise(found)]
     assert ["ready"] * 3 == [run.state for run in found]
     assert min(waits) < 500  # and not only when it looks the next time, nearly a second later
+
+
+def test_a_build_of_several_leases_is_nobody_else_s_while_its_worker_beats(house):
+    workers = [house.worker(), house.worker()]
+    run = house.request("stream", rows=1_000_000)
+    child = house.child()
+    os.kill(child, signal.SIGSTOP)
+    leases = 2.5 * house.limits.lease_seconds
+    until(lambda: house.store.now() > house.get(run).started_at + leases * 1000, leases + 5)
+    still = house.get(run)
+    os.kill(child, signal.SIGCONT)
+
+    ended = house.wait(run)
+
+    assert ("running", "ready", 1, 1) == (still.state, ended.state, ended.claim_no, ended.attempts)
+    told = [event["event"] for worker in workers for event in worker.events() if event.get("run") == run]
+    assert ["RunClaimed", "RunSettled"] == told
+    house.assert_whole()
+
+
+def test_a_run_whose_commit_comes_late_is_worked_on_all_the_same(house, monkeypatch):
+    worker, begin = house.worker(), house.store.begin
+
+    @contextmanager
+    def late():
+        with begin() as tx:
+            yield tx
+            time.sleep(0.5)  # the worker heard of the write, has looked several times, and found nothing
+
+    monkeypatch.setattr(house.store, "begin", late)
+    runs = [house.request("names", rows=n + 1) for n in range(2)]
+
+    assert ["ready", "ready"] == [house.wait(run).state for run in runs]
+    assert sorted(runs) == sorted(event["run"] for event in worker.events("RunClaimed"))
 
 
 def test_a_private_worker_claims_its_own_run_only_and_counts_for_nobody_else(house):

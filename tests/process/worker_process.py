@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -13,8 +14,7 @@ from haulage.artifacts.local import LocalArtifacts
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.exports.expire import ExportSweep
 from haulage.stores import open_store
-from haulage.worker import process
-from haulage.worker.supervisor import Supervisor
+from haulage.worker import process, supervisor
 from haulage.worker.sweeper import Sweeper
 
 
@@ -32,12 +32,16 @@ def main(config: dict, log: Path) -> None:
     process.KEPT += tuple(name for name in os.environ if name in ("LD_PRELOAD", "HAULAGE_SHIM"))
     for name, value in config["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
+    if config["look_seconds"] is not None:
+        supervisor.LOOK_SECONDS = config["look_seconds"]
+    if not config["inotify"]:
+        refuse_inotify()
     limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})
     store = open_store(config["store"], limits, observe=observe)
     artifacts = LocalArtifacts(Path(config["artifacts"]))
     sweeper = Sweeper(ExportSweep(store, artifacts, limits, observe), limits.sweep_seconds, observe)
     sources = {"shop": (config["source"], config["busy_seconds"])}
-    Supervisor(
+    supervisor.Supervisor(
         store,
         artifacts,
         limits,
@@ -49,3 +53,13 @@ def main(config: dict, log: Path) -> None:
         only_run=config["only_run"],
         observe=observe,
     ).run()
+
+
+def refuse_inotify() -> None:
+    """Let the kernel refuse every further instance of inotify to this process, as it does when none is left."""
+    CLONE_NEWUSER = 0x10000000  # noqa: N806 - its name in unshare(2); the limit is one of a user namespace
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(CLONE_NEWUSER):
+        raise OSError(ctypes.get_errno(), "no user namespace")
+    Path("/proc/sys/user/max_inotify_instances").write_text("0")
+    assert library.inotify_init1(0) < 0

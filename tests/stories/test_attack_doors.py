@@ -89,7 +89,7 @@ def test_the_counts_of_one_tenant_leave_places_for_others(house):
     app = house.app()
     go_on = threading.Event()
 
-    def slow(requester, *_args):
+    def slow(requester, *_args, **_how):
         if requester.tenant == "north":
             go_on.wait(10)
         return Counts(None, 5, None)

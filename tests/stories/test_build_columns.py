@@ -213,6 +213,37 @@ def test_a_condition_is_bound_by_its_type(yard, type, given, sql, expected):
     assert f"n\n{expected}\n" == yard.build(query(sql, parameters=(Parameter("v", type),)), v=given)[1].decode()
 
 
+@pytest.mark.parametrize(("until", "expected"), [
+    ("2026-08-04", []),
+    ("2026-08-05", [1, 2, 3]),
+    ("2026-08-06", [1, 2, 3, 4]),
+    ("2026-12-31", [1, 2, 3, 4, 5]),
+    ("2028-02-28", [1, 2, 3, 4, 5]),
+    ("2028-02-29", [1, 2, 3, 4, 5, 6]),
+    (None, [1, 2, 3, 4, 5, 6]),
+])  # fmt: skip
+@pytest.mark.parametrize("between", [" ", "T"])
+def test_an_end_date_has_its_whole_day_in_it(yard, until, expected, between):
+    moments = ("2026-08-05 00:00:00", "2026-08-05 13:00:00", "2026-08-05 23:59:59.999", "2026-08-06 00:00:00",
+               "2026-12-31 23:59:59", "2028-02-29 12:00:00")  # fmt: skip
+    with yard.writer() as source:
+        source.execute("create table moments (id integer primary key, at text)")
+        source.executemany("insert into moments (at) values (?)", [(m.replace(" ", between),) for m in moments])
+    dataset = query("select id from moments where :until is null or at < :until", key=("id",),
+                    parameters=(Parameter("until", "date", optional=True, end=True),))  # fmt: skip
+
+    assert [str(n) for n in expected] == yard.build(dataset, until=until)[1].decode().split()[1:]
+
+
+def test_ids_of_zero_and_below_are_rows_like_any_other(yard):
+    with yard.writer() as source:
+        source.execute("create table low (id integer primary key)")
+        source.executemany("insert into low values (?)", [(n,) for n in (-(2**63), -1, 0, 1, 2**63 - 1)])
+
+    built, content = yard.build(query("select id from low", key=("id",)))
+    assert (5, f"id\n{-(2**63)}\n-1\n0\n1\n{2**63 - 1}\n") == (built.rows, content.decode())
+
+
 def test_who_asks_and_since_when_can_be_bound(yard):
     dataset = query("select :requester_tenant as t, :requester_account as a, :as_of as o")
     assert b"t,a,o\nnorth,amina,2026-09-21 14:13:20\n" == yard.build(dataset)[1]

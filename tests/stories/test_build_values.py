@@ -103,6 +103,24 @@ def test_large_cells_and_bad_text_in_one_file(yard):
     assert ({"code": "text_replaced", "count": 2},) == built.notices
 
 
+@pytest.mark.parametrize("sql", [
+    "select id, v from t order by random()",
+    "select id, v, RANDOM() as lot from t order by lot",
+    "select id, v from t order by hex(randomblob(8))",
+    "select id, v from drawn",
+])  # fmt: skip
+def test_a_query_that_draws_lots_gives_each_row_once_although_it_could_not_be_run_again(yard, sql):
+    with yard.writer() as source:
+        source.execute("create view drawn as select id, v from t order by random()")
+        source.execute("update t set v = cast(x'ff' as text) where id = 50")  # where it comes is drawn too
+    built, content = yard.build(query(sql))
+
+    ids = [int(row[0]) for row in list(csv.reader(io.StringIO(content.decode())))[1:]]
+    assert (ROWS, ROWS) == (built.rows, built.total)
+    assert list(range(1, ROWS + 1)) == sorted(ids)
+    assert sorted(ids) != ids, "no lots were drawn"
+
+
 def test_rows_that_are_too_wide_to_be_sorted_at_once_are_sorted_all_the_same(yard):
     with yard.writer() as source:
         source.execute("update t set v = hex(zeroblob(20000)) where id > 700")
@@ -135,6 +153,25 @@ def test_each_value_keeps_its_type_and_all_of_its_digits(yard, literal, as_csv, 
 
     assert as_csv == cells(yard.build(dataset)[1])[0]
     assert f'"v":{as_json}}}' in yard.build(dataset, format="ndjson")[1].decode()
+
+
+@pytest.mark.parametrize(("literal", "as_csv", "as_json", "as_text"), [
+    ("0.0000001", "0.0000001", "0.0000001", '"0.0000001"'),
+    ("1e3", "1000.0", "1000.0", '"1000.0"'),
+    ("1e21", "1" + "0" * 21, "1" + "0" * 21, '"1' + "0" * 21 + '"'),
+    ("-2.5e-10", "-0.00000000025", "-0.00000000025", '"-0.00000000025"'),
+    ("0.1 + 0.2", "0.30000000000000004", "0.30000000000000004", '"0.30000000000000004"'),
+    ("7", "7", "7", "7"),
+    ("'1e3'", "1e3", '"1e3"', '"1e3"'),
+    ("null", "", "null", "null"),
+    ("9e999", "Infinity", '"Infinity"', '"Infinity"'),
+])  # fmt: skip
+def test_a_column_declared_as_decimals_has_them_although_sqlite_keeps_floats(yard, literal, as_csv, as_json, as_text):
+    dataset = query(f"select 1 as i, {literal} as v", columns={"v": Column("v", "v", "decimal")})
+
+    assert as_csv == cells(yard.build(dataset)[1])[0]
+    assert f'"v":{as_json}}}' in yard.build(dataset, format="json")[1].decode()
+    assert f'"v":{as_text}}}' in yard.build(dataset, format="ndjson", options={"numbers": "string"})[1].decode()
 
 
 def test_null_and_the_empty_text_do_not_look_alike(yard):

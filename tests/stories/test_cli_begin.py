@@ -88,11 +88,13 @@ def test_init_replaces_nothing_unless_forced(terminal):
     terminal.config.write_text("mine")
 
     refused = terminal.run("init")
+    nowhere = terminal.run("init", "--config", "nowhere/haulage.toml")
     untouched = terminal.config.read_text()
     forced = terminal.run("init", "--force", "--json")
 
     assert 2 == refused.code
     assert "is there already; edit it, or replace it with --force" in refused.err
+    assert (2, True) == (nowhere.code, "there is no folder nowhere; make it, or" in nowhere.err)
     assert "mine" == untouched
     assert {"config": str(terminal.config)} == forced.document
     assert "secret_keys" in terminal.config.read_text()

@@ -7,8 +7,12 @@ import os
 import pytest
 from tests.stories.terminal import CONFIGURATION, Terminal
 
+from haulage import Haulage, Requester
 from haulage.core.errors import BuildFailed
+from haulage.exports.plan import Asked
 from haulage.sources.sqlite import SqliteSource
+
+PRIVATE = "01890000-0000-7000-8000-000000000001"  # an id of one's own choice: no worker has to live
 
 
 @pytest.fixture
@@ -28,7 +32,9 @@ def test_the_list_is_newest_first_and_can_be_narrowed(terminal, run):
     narrowed = terminal.run("runs", "list", "--state", "failed", "--dataset", "broken", "--json")
     short = terminal.run("runs", "list", "--limit", "1", "--json")
     table = terminal.run("runs", "list", "--all")
+    refused = terminal.run("runs", "list", "--all", HAULAGE_OPERATOR__GRANTS="orders.read")
 
+    assert (3, True) == (refused.code, "Runs of every account need the operator grant." in refused.err)
     assert [failed, run] == [item["id"] for item in listed.document["items"]]
     assert [failed] == [item["id"] for item in narrowed.document["items"]]
     assert (1, True) == (len(short.document["items"]), short.document["more"])
@@ -44,6 +50,32 @@ def test_a_run_is_shown_with_everything_that_is_known(terminal, run):
     for fact in (run, "orders", "ready", "200 of 200 rows", "since=2000-01-01", "sha256"):
         assert fact in answer.out
     assert "failure" not in answer.out
+
+
+def test_what_others_have_written_is_shown_on_one_line_and_obeyed_by_no_terminal(terminal):
+    named = """
+[datasets.named]
+source = "shop"
+sql = "select id from orders where customer = :name"
+parameters = {name = {type = "text"}}
+"""
+    terminal.config.write_text(CONFIGURATION + named)
+    name = "x\nstate  ready\r\x1b[2J\x9b2J\u202e\u2028\x7f 報告"
+    haul = Haulage.from_toml(terminal.config, environ={})
+    try:
+        asked = Requester("default", "eve\n\x1b]0;root\x07", frozenset({"*"}))
+        wish = Asked("named", "csv", {"name": name}, None, None, {})
+        run_id = haul.exports.accept(asked, wish, private_run=PRIVATE).run.id
+    finally:
+        haul.close()
+
+    shown, listed = terminal.run("runs", "show", run_id), terminal.run("runs", "list", "--all")
+
+    assert r"name=x\nstate  ready\r\x1b[2J\x9b2J\u202e\u2028\x7f 報告" in shown.out
+    assert 1 == sum(line.startswith("state ") for line in shown.out.splitlines())
+    assert r"default/eve\n\x1b]0;root\x07" in listed.out
+    assert 2 == len(listed.out.splitlines())
+    assert all(line.isprintable() for line in (shown.out + listed.out).split("\n"))
 
 
 def test_an_unknown_run_does_not_exist(terminal):
@@ -63,7 +95,9 @@ def test_a_finished_run_cannot_be_cancelled(terminal, run):
 def test_a_file_is_removed_before_its_time(terminal, run):
     answer = terminal.run("runs", "expire", run)
     again = terminal.run("runs", "expire", run)
+    fetched = terminal.run("runs", "fetch", run)
 
+    assert (3, 1) == (fetched.code, fetched.err.count("Export again.")), fetched.err
     assert (0, "expired; orders.csv is gone\n") == (answer.code, answer.out)
     assert [] == list((terminal.folder / "artifacts" / "files").iterdir())
     assert 3 == again.code
@@ -91,7 +125,7 @@ def test_datasets_are_listed_and_checked(terminal):
     assert "no such table: nowhere" in checked.out
     assert (0, True) == (good.code, good.document["ok"])
     assert 2 == unknown.code
-    assert "did you mean orders?" in unknown.err
+    assert "Error: there is no dataset 'order'; did you mean orders?\n" == unknown.err
 
 
 def test_a_source_in_rollback_journal_mode_is_warned_of_and_no_failure(terminal):

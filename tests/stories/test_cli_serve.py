@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
@@ -16,6 +16,12 @@ from pathlib import Path
 
 import pytest
 from tests.stories.terminal import Terminal, until
+
+from haulage import Haulage
+from haulage.cli.demo import flights
+from haulage.cli.demo.folder import folder_at
+from haulage.config import hash_key
+from haulage.core.ports import Presence
 
 pytestmark = pytest.mark.process
 
@@ -118,6 +124,24 @@ def test_a_key_that_is_banned_is_refused_at_the_next_request(terminal):
     assert key not in err
 
 
+def test_a_worker_that_starts_after_a_change_builds_what_was_accepted_before_it(terminal):
+    with contextlib.closing(Haulage.from_toml(terminal.config, environ={})) as haul:
+        haul.store.workers.announce(Presence("gone", "nowhere", 1, "0", "claiming", 1, 0, 0))
+        run = haul.exports.request(haul.operator, "orders").id
+    accepted = "from orders where placed_at >= :since"
+    text = terminal.config.read_text()
+    assert accepted in text
+    terminal.config.write_text(text.replace(accepted, f"{accepted} and id < 3"))
+
+    with terminal.started("worker", "--json") as process:
+        ready(process)
+        until(lambda: terminal.run("runs", "show", run, "--json").document["finished_at"])
+        of_before = terminal.run("runs", "show", run, "--json").document
+        of_now = terminal.run("export", "orders", "--json").document
+
+    assert (200, 2) == (of_before["file"]["rows"], of_now["file"]["rows"])
+
+
 def test_a_port_that_is_taken_is_told(terminal):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -184,10 +208,8 @@ def test_a_demo_in_a_folder_is_used_again(tmp_path):
         process.communicate(timeout=20)
     made = (folder / "flights.db", folder / "shop.db")
     data = next(path for path in made if path.exists()).stat().st_mtime_ns
-    began = time.monotonic()
     with terminal.started(*words) as process:
         again = ready(process)
-        took = time.monotonic() - began
         answer = ask(f"{again['address']}/api/datasets", again["key"])
         with pytest.raises(urllib.error.HTTPError):
             ask(f"{again['address']}/api/datasets", first["key"])
@@ -198,7 +220,6 @@ def test_a_demo_in_a_folder_is_used_again(tmp_path):
     assert "a demo is running in" in second.err
     assert data == next(path for path in made if path.exists()).stat().st_mtime_ns
     assert answer
-    assert took < 15
     assert 0 == process.returncode
     assert 0o600 == (folder / "haulage.toml").stat().st_mode & 0o777
 
@@ -238,11 +259,30 @@ def test_a_further_worker_joins_a_demo_with_the_command_that_it_prints(tmp_path)
 
 
 @pytest.mark.slow
-def test_without_the_public_data_a_shop_is_generated_and_says_so(tmp_path, monkeypatch):
-    from haulage.cli.demo import flights
-    from haulage.cli.demo.folder import folder_at
-    from haulage.config import hash_key
+def test_the_public_data_is_there_whole_with_conditions_and_joined(tmp_path):
+    if flights.data_folder() is None:
+        pytest.skip("the public flight data is not installed; ./dev demo installs it")
+    with folder_at(tmp_path / "made", hash_key("x")) as place:
+        checked = Terminal(tmp_path).run("datasets", "check", "--config", place.config, "--json")
+        with contextlib.closing(Haulage.from_toml(place.config, environ={})) as haul:
+            known = {dataset.name: dataset for dataset in haul.catalogue}
+            first_day = {"since": "2013-01-01", "until": "2013-01-01"}
+            asked = {"flights": {}, "journeys": first_day, "weather": {}, "planes": {}, "airports": {}, "airlines": {}}
+            rows = {
+                name: haul.exports.counts(haul.operator, name, given).visible_output_count
+                for name, given in asked.items()
+            }
 
+    assert "336,776 flights of 2013 (public data)" == place.data
+    assert (0, True) == (checked.code, checked.document["ok"])
+    assert {"flights": 336_776, "journeys": 842, "weather": 26_115, "planes": 3_322, "airports": 1_458,
+            "airlines": 16} == rows  # fmt: skip
+    assert {"journeys", "delays"} <= {name for name, dataset in known.items() if " join " in dataset.sql}
+    assert 5 <= sum(bool(dataset.parameters) for dataset in known.values())
+
+
+@pytest.mark.slow
+def test_without_the_public_data_a_shop_is_generated_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(flights, "find_spec", lambda _name: None)
     with folder_at(tmp_path / "made", hash_key("x")) as place:
         checked = Terminal(tmp_path).run("datasets", "check", "--config", place.config, "--json")

@@ -15,6 +15,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from itsdangerous import Signer
 
+from haulage.web.attempts import Attempts
 from haulage.web.tokens import FileRight, Tokens, binding_of
 
 NOBODYS = "WyIwMWEyMjdiNy0zMzFjLTdkOTgtYTJhZi1jYTFlYTU5ZDMyMGMiLDFd.rTFTn1HWT7Tv-5lvHc-rTcROhejBHLWwICgPYvqkTQU"
@@ -82,6 +83,21 @@ def test_every_route_refuses_everybody_else_alike(house, owned):
     assert 7 == seen
 
 
+def test_a_real_token_of_somebody_else_costs_no_more_than_one_that_never_was(house, owned, monkeypatch):
+    """What is looked up decides how long an answer takes: for both nothing is."""
+    owner, run, link = owned
+    looked, get = [], house.store.exports.get
+    monkeypatch.setattr(house.store.exports, "get", lambda *asked, **how: looked.append(asked) or get(*asked, **how))
+    for who, client in askers(house).items():
+        for place, token in (("exports", run["token"]), ("files", link.rpartition("/")[2])):
+            refused, unknown = client.get(f"/api/{place}/{token}"), client.get(f"/api/{place}/x{NOBODYS[1:]}")
+
+            assert (404, 404) == (refused.status_code, unknown.status_code)
+            assert [] == looked, who
+    assert 200 == owner.get(link).status_code
+    assert looked, "nothing was listened to"
+
+
 def test_every_route_but_the_public_ones_asks_who_asks(house, owned):
     _owner, run, link = owned
     tokens = {"token": run["token"], "file_token": link.rpartition("/")[2], "name": "orders", "name:path": "x"}
@@ -97,6 +113,7 @@ def test_every_route_but_the_public_ones_asks_who_asks(house, owned):
     for method, path in routes(house.app()):
         place = path.replace("{name:path}", "x").format(**tokens)
         for who, client in strangers.items():
+            client.app.state.attempts = Attempts(pause_seconds=0)  # or the eleventh wrong key would rest
             answer = client.request(method, place)
 
             if (method, path) in PUBLIC:

@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from haulage.core.errors import StoreUnavailable
@@ -109,11 +110,11 @@ def test_readiness_is_looked_at_at_most_every_two_seconds(house, monkeypatch):
     looks, seconds = [], 0.0
     monkeypatch.setattr(house.artifacts, "check", lambda: looks.append(1))
     readiness, services = Readiness(lambda: seconds), house.services()
-    readiness.look(services)
+    anyio.run(readiness.look, services)
     seconds = 1.9
-    readiness.look(services)
+    anyio.run(readiness.look, services)
     seconds = 2.0
-    readiness.look(services)
+    anyio.run(readiness.look, services)
 
     assert 2 == len(looks)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sqlalchemy.event import listen
 
 from haulage.core.lease import Held
 from haulage.core.progress import Progress
@@ -76,6 +77,20 @@ def test_an_etag_stays_until_the_run_changes(house):
     assert 200 == changed.status_code
     assert first.headers["etag"] != changed.headers["etag"]
     assert held.id == run.id
+
+
+def test_a_look_at_a_run_is_one_read_of_the_store(house):
+    client = house.client("key-amina")
+    place = client.post("/api/exports", json=ASKED).headers["location"]
+    house.claim()
+    read = []
+    listen(house.store._database.engine, "checkout", lambda driver, *_: driver.set_trace_callback(read.append))
+
+    first = client.get(place)
+    unchanged = client.get(place, headers={"If-None-Match": first.headers["etag"]})
+
+    assert (200, 304) == (first.status_code, unchanged.status_code)
+    assert ["SELECT", "SELECT"] == [statement.split()[0] for statement in read]
 
 
 def test_a_beat_without_progress_is_a_new_sign_of_life(house):

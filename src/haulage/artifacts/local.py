@@ -2,7 +2,7 @@
 
     root/work/KEY/part      what a build writes, and beside it what its source needs for sorting
     root/files/KEY          a finished file
-    root/.haulage           says that everything under work and files is ours to remove
+    root/.haulage           says of which store everything under work and files is: that one may remove it
 
 A key is a run's id and the claim's number, so no two claims share a name. A finished file was written under
 ``work``, synced, renamed, and the folder it stands in was synced: after a power cut it is whole or not there.
@@ -11,9 +11,12 @@ A key is a run's id and the claim's number, so no two claims share a name. A fin
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +24,7 @@ from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
+KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")  # a run's id and a claim's number
 
 
 def artifacts_path(url: str) -> Path:
@@ -38,32 +42,79 @@ def artifacts_path(url: str) -> Path:
 class LocalArtifacts:
     """Implements ``core.ports.Artifacts`` on one folder, which only its owner may read."""
 
-    def __init__(self, root: Path) -> None:
-        """Name the folder; ``prepare`` makes it."""
+    def __init__(self, root: Path, owner: str = "") -> None:
+        """Name the folder; ``prepare`` makes it. ``owner`` is the id of the store whose files these are."""
         self.root = root.absolute()  # A child works in a folder of its own and must find it all the same.
+        self._owner = owner
+        self._mark = self.root / MARK
         self._work = self.root / "work"
         self._files = self.root / "files"
 
-    def prepare(self) -> None:
-        """Make the folders that are missing.
+    def prepare(self, *, adopt: bool = False) -> None:
+        """Make the folders that are missing, and mark them as this store's.
+
+        The sweep removes what no run names. It must not be let loose on somebody's own files, nor on those of a
+        store that was given the same folder by mistake.
+
+        Args:
+            adopt: take over what another store has left, for good.
 
         Raises:
-            OSError: they cannot be made, or other files stand in them.
+            OSError: they cannot be made, or they are not ours.
         """
-        mark = self.root / MARK
-        ours = mark.exists()
-        if ours and self._work.is_dir() and self._files.is_dir():
+        marked = self._marked()
+        if self._is_ours(marked) and self._work.is_dir() and self._files.is_dir():
             return
-        if not ours and any(folder.is_dir() and any(folder.iterdir()) for folder in (self._work, self._files)):
-            # The sweep removes what no run names, so it must not be let loose on somebody's own files.
-            problem = "holds files that are not Haulage's; name an empty folder"
-            raise FileExistsError(errno.EEXIST, problem, str(self.root))
+        if marked is None and self._holds_others(adopt=adopt):
+            raise self._refusal("holds files that are not Haulage's; name an empty folder")
+        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         for folder in (self.root, self._work, self._files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mark.touch(mode=0o600)
+        self._write_mark(adopt=adopt)
         # A file is only as durable as the folders that it stands in.
+        for folder in (self.root, self.root.parent, *(each.parent for each in missing[1:])):
+            _sync_folder(folder)
+
+    def release(self) -> None:
+        """Take the mark away; whoever names the empty folder next may have it."""
+        self._mark.unlink(missing_ok=True)
         _sync_folder(self.root)
-        _sync_folder(self.root.parent)
+
+    def _marked(self) -> str | None:
+        """Whose the folder is: the id of a store, nothing of a mark without one, None without a mark."""
+        try:
+            return self._mark.read_bytes().decode(errors="replace").strip()
+        except FileNotFoundError:
+            return None
+
+    def _is_ours(self, marked: str | None) -> bool:
+        return marked is not None and (not self._owner or marked == self._owner)
+
+    def _write_mark(self, *, adopt: bool) -> None:
+        descriptor = os.open(self._mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "r+", errors="replace") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # Two stores may be opened for the first time at once.
+            marked = file.read().strip()
+            if self._is_ours(marked):
+                return
+            if marked and not adopt:
+                raise self._refusal(
+                    "holds the files of another store; name another folder in artifacts, "
+                    "or, if that store is gone for good, run: haulage sweep --adopt"
+                )
+            file.seek(0)
+            file.truncate()
+            file.write(self._owner)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _holds_others(self, *, adopt: bool) -> bool:
+        """Say whether something lies there that is not ours; who adopts may have lost the mark, but not the names."""
+        names = [path.name for folder in (self._work, self._files) if folder.is_dir() for path in folder.iterdir()]
+        return any(not adopt or not KEY.fullmatch(name) for name in names)
+
+    def _refusal(self, problem: str) -> OSError:
+        return FileExistsError(errno.EEXIST, problem, str(self.root))
 
     def begin(self, key: str) -> Path:
         """Make the folder of one build and give it.
@@ -85,12 +136,24 @@ class LocalArtifacts:
                 raise BuildFailed("verify_failed", cause="the size on disk is not the size written")
             part.rename(self._files / key)
             _sync_folder(self._files)
+        with suppress(OSError):  # Told to ignore errors, it may raise one all the same, that of a close.
             shutil.rmtree(self._work / key, ignore_errors=True)  # What stays there goes with the key.
 
     def remove(self, key: str) -> bool:
         """Remove everything of a key. The unfinished goes first: a rename that comes too late fails."""
         found = [_remove_entry(folder / _known(key)) for folder in (self._work, self._files)]
         return any(found)
+
+    def size(self, key: str) -> int:
+        """Bytes that lie under a key; what cannot be looked at counts nothing."""
+        found = 0
+        for folder in (self._work, self._files):
+            entry = folder / _known(key)
+            for path in (entry, *entry.rglob("*")):
+                with suppress(OSError):
+                    status = path.lstat()
+                    found += status.st_size if stat.S_ISREG(status.st_mode) else 0
+        return found
 
     def open(self, key: str) -> tuple[BinaryIO, int]:
         """A finished file and its size, measured on the open descriptor; a planted link is not followed."""
@@ -105,6 +168,8 @@ class LocalArtifacts:
 
     def keys(self) -> list[str]:
         """Every name that bytes lie under; a name that is no key is an orphan like any other."""
+        if self._marked() and not self._is_ours(self._marked()):
+            return []  # Another store has adopted the folder meanwhile: nothing here is ours to remove.
         found: set[str] = set()
         for folder in (self._work, self._files):
             try:

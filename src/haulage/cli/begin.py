@@ -53,6 +53,7 @@ secret_keys = ["{secret}"]
 # [serve]
 # host = "127.0.0.1"
 # port = 8480
+# trusted_proxies = ["127.0.0.1"]              # whose X-Forwarded-For and X-Forwarded-Proto are believed
 
 # [worker]
 # exports = 2                                  # files that one worker builds at once
@@ -73,6 +74,8 @@ def init(force: bool, config: Path, as_json: bool) -> int:
     """Write a commented configuration with a new secret, readable by you alone."""
     if os.path.lexists(config) and not force:
         raise Fault(f"{config} is there already; edit it, or replace it with --force")
+    if not config.parent.is_dir():
+        raise Fault(f"there is no folder {config.parent}; make it, or name another file with --config")
     write_private(config, TEMPLATE.format(secret=new_secret()))
     if as_json:
         print_json({"config": str(config.absolute())})

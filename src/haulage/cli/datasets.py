@@ -12,10 +12,10 @@ import click
 
 from haulage.cli.advice import advice
 from haulage.cli.opening import Declared, declared
-from haulage.cli.terminal import DONE, FAILED, example, print_json, say, shared, table, tell
+from haulage.cli.terminal import DONE, FAILED, Fault, example, print_json, say, shared, table, tell
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
-from haulage.core.errors import BuildFailed, ConfigInvalid, Refused
+from haulage.core.errors import BuildFailed, Refused
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
@@ -63,7 +63,7 @@ def _chosen(all_of_them: Declared, names: Sequence[str]) -> list[Dataset]:
     known = {dataset.name: dataset for dataset in all_of_them.catalogue}
     faults = [f"there is no dataset {name!r}; {meant(name, known)}" for name in names if name not in known]
     if faults:
-        raise ConfigInvalid(faults, str(all_of_them.settings.path))
+        raise Fault("; ".join(faults))
     return [known[name] for name in names] or list(known.values())
 
 

@@ -1,7 +1,7 @@
 """``haulage doctor``: what is wrong and what to do. One function a subject; each yields findings.
 
 Later subjects are looked at although earlier ones failed, as far as that is possible; ``--check`` also reads
-every finished file again and compares it with its row.
+every row, and every finished file again, and compares them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 
 from haulage.cli.datasets import check, why_unread
 from haulage.cli.findings import Finding
-from haulage.cli.inspection import files, orphans
+from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
 from haulage.cli.volume import peer, quarantined, volume
@@ -37,7 +37,7 @@ FREE_SHARE = 0.1  # of the disk; less is worth a word
 
 
 @click.command(epilog=example("haulage doctor --check"))
-@click.option("--check", "thorough", is_flag=True, help="Also read every finished file again (may take long).")
+@click.option("--check", "thorough", is_flag=True, help="Also read every row and finished file (may take long).")
 @click.option("--peer", "with_peer", is_flag=True, help="Also try a directory store together with another host.")
 @shared
 def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
@@ -70,7 +70,7 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
             findings += [*_store(haul), *quarantined(haul.store), *_artifacts(haul), *_workers(haul)]
             if thorough:
-                findings += [*files(haul), *orphans(haul)]
+                findings += [*rows(haul), *files(haul), *orphans(haul)]
     except ConfigInvalid as problem:
         findings += [Finding("FAIL", "configuration", fault) for fault in problem.faults]
     except SchemaMismatch as problem:

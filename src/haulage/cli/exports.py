@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -22,11 +21,11 @@ from haulage.cli.advice import advice
 from haulage.cli.following import Interrupts, Left, follow
 from haulage.cli.keeping import STANDARD_OUTPUT, destination
 from haulage.cli.opening import opened
-from haulage.cli.terminal import DONE, FAILED, example, facts, moment, number, print_json, say, shared, tell
+from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, moment, number, print_json, say, shared, tell
 from haulage.config.faults import meant
 from haulage.core.clock import new_id
-from haulage.core.errors import Refused
 from haulage.exports.life import ExportRun
+from haulage.exports.plan import Asked
 from haulage.exports.show import show, show_failure
 
 if TYPE_CHECKING:
@@ -119,16 +118,15 @@ def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
     attended = haul.store.workers.claiming(haul.settings.exports.presence_seconds)
     with Interrupts() as interrupts:
         private = None if attended else new_id()
-        accepted = haul.exports.request(haul.operator, dataset, private_run=private, **wish)
+        accepted = haul.exports.accept(haul.operator, Asked(dataset, **wish), private_run=private)
         run = accepted.run
         if not accepted.new:
             say(f"the same export is under way as run {run.id}; following it")
-        alone = not attended and run.state == "queued"
-        if alone:
-            say("no worker is alive: building here, with a worker for this run only")
-        with _private_worker(haul, run.id if alone else None):
+        with PrivateWorker(haul, run.id) as own:
+            if not attended and run.state == "queued":
+                own.start()
             try:
-                return follow(haul, run.id, interrupts, sweep=not alone)
+                return follow(haul, run.id, interrupts, unattended=own.start)
             except Left as left:
                 say(f"left; the cancel of run {run.id} is {'recorded' if left.recorded else 'not recorded'}")
                 sys.stderr.flush()
@@ -136,21 +134,36 @@ def _run(haul: Haulage, dataset: str, wish: dict[str, Any]) -> ExportRun:
                 os._exit(FAILED)
 
 
-@contextmanager
-def _private_worker(haul: Haulage, only_run: str | None) -> Iterator[None]:
-    """A worker for one run, in a thread of this process; none for None."""
-    if only_run is None:
-        yield
-        return
-    supervisor: Supervisor = haul.supervisor(lanes=1, only_run=only_run)
-    thread = threading.Thread(target=supervisor.run, name="private worker", daemon=True)
-    thread.start()
-    supervisor.ready.wait(READY_SECONDS)
-    try:
-        yield
-    finally:
-        supervisor.stop()
-        thread.join()
+class PrivateWorker:
+    """A worker for one run, in a thread of this process; it lives only when it was started."""
+
+    def __init__(self, haul: Haulage, run_id: str) -> None:
+        """Nothing works yet."""
+        self._haul = haul
+        self._run_id = run_id
+        self._supervisor: Supervisor | None = None
+        self._thread = threading.Thread(target=self._work, name="private worker", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop()
+            self._thread.join()
+
+    def start(self) -> None:
+        """Work from now on, and say so; a second call does nothing."""
+        if self._supervisor is not None:
+            return
+        say("no worker is alive: building here, with a worker for this run only")
+        self._supervisor = self._haul.supervisor(lanes=1, only_run=self._run_id)
+        self._thread.start()
+        self._supervisor.ready.wait(READY_SECONDS)
+
+    def _work(self) -> None:
+        assert self._supervisor is not None
+        self._supervisor.run()
 
 
 def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak: Callable[[str], None] = tell) -> None:
@@ -188,7 +201,7 @@ def _default_format(haul: Haulage, name: str) -> str:
     dataset = haul.catalogue.find(name)
     if dataset is None:
         known = [each.name for each in haul.catalogue]
-        raise Refused("not_found", f"there is no dataset {name!r}; {meant(name, known)}")
+        raise Fault(f"there is no dataset {name!r}; {meant(name, known)}")
     return "csv" if "csv" in dataset.formats else dataset.formats[0]
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -63,12 +64,18 @@ class Interrupts:
         self.count += 1
 
 
-def follow(haul: Haulage, run_id: str, interrupts: Interrupts | None, *, sweep: bool) -> ExportRun:
-    """Show a run until it has ended.
+def follow(
+    haul: Haulage,
+    run_id: str,
+    interrupts: Interrupts | None,
+    *,
+    unattended: Callable[[], None] | None = None,
+) -> ExportRun:
+    """Show a run until it has ended; meanwhile do what is due, for want of a worker that is known to.
 
     Args:
         interrupts: Ctrl-C cancels the run; None leaves Ctrl-C as it is.
-        sweep: also do what is due, for want of a worker that is known to.
+        unattended: called while the run waits and no worker that would claim it is alive: the last one may have died.
 
     Raises:
         Left: at the second Ctrl-C.
@@ -76,6 +83,7 @@ def follow(haul: Haulage, run_id: str, interrupts: Interrupts | None, *, sweep: 
     """
     shown, asked = Shown(), False
     every, swept_at = haul.settings.exports.sweep_seconds, time.monotonic()
+    alive_seconds = haul.settings.exports.presence_seconds
     while True:
         if interrupts is not None and interrupts.count and not asked:
             asked = _cancel(haul, run_id, shown)
@@ -85,7 +93,9 @@ def follow(haul: Haulage, run_id: str, interrupts: Interrupts | None, *, sweep: 
         try:
             run = haul.exports.get(haul.operator, run_id)
             place = haul.exports.queue_position(run)
-            if sweep and time.monotonic() - swept_at > every:
+            if run.state == "queued" and unattended is not None and not haul.store.workers.claiming(alive_seconds):
+                unattended()
+            if time.monotonic() - swept_at > every:
                 swept_at = time.monotonic()
                 haul.sweeper().pass_once()
         except StoreUnavailable:

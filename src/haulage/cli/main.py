@@ -38,6 +38,7 @@ COMMANDS = {
 
 
 SAID_IN_FULL = ("library_missing", "not_found", "already_final")  # their details leave nothing to add here
+MISTAKEN = ("invalid", "library_missing")  # what was typed or installed has to change; nobody said no
 # How a member of a request is given here.
 ARGUMENTS = {
     "dataset": "DATASET",
@@ -139,7 +140,7 @@ def _explain(problem: HaulageError, *, as_json: bool) -> int:
         print_json({"error": {"code": code, "message": lines[0].partition("\n")[0], "faults": faults}})
     for line in lines:
         say(line)
-    if isinstance(problem, ConfigInvalid | SchemaMismatch):
+    if isinstance(problem, ConfigInvalid | SchemaMismatch) or problem.code in MISTAKEN:
         return USAGE
     unattended = isinstance(problem, StoreUnavailable) or problem.code == "no_worker"
     return UNATTENDED if unattended else REFUSED
@@ -149,7 +150,8 @@ def _refused(problem: Refused) -> str:
     detail = problem.detail
     if problem.code == "library_missing":  # its detail is only the command
         detail = f"{problem.failure.sentence} Run: {detail}"
-    more = "" if problem.faults or problem.code in SAID_IN_FULL else f" {advice(problem.code)}"
+    todo = advice(problem.code)
+    more = "" if problem.faults or problem.code in SAID_IN_FULL or todo in detail else f" {todo}"
     return f"refused ({problem.code}): {detail}{more}"
 
 

@@ -67,16 +67,30 @@ def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:
     if not yes and not _agreed():
         say("nothing was changed")
         return False
+    artifacts = _artifacts_of(store, settings)
+    there = artifacts.root.is_dir()
+    if there:
+        _prepare(artifacts)  # refuses a folder that is not ours
     store.migrate("base")
-    artifacts = LocalArtifacts(artifacts_path(settings.artifacts))
     try:
-        if artifacts.root.is_dir():
-            artifacts.prepare()  # refuses a folder that is not ours
+        if there:
             for key in artifacts.keys():  # noqa: SIM118 - no mapping
                 artifacts.remove(key)
+            artifacts.release()
     except OSError as problem:
         say(f"{artifacts.root}: {problem.strerror}; remove what is left there by hand")
     return True
+
+
+def _artifacts_of(store: AnyStore, settings: Settings) -> LocalArtifacts:
+    return LocalArtifacts(artifacts_path(settings.artifacts), store.identity())
+
+
+def _prepare(artifacts: LocalArtifacts, *, adopt: bool = False) -> None:
+    try:
+        artifacts.prepare(adopt=adopt)
+    except OSError as problem:
+        raise Fault(f"{problem.filename}: {problem.strerror}") from problem
 
 
 def _agreed() -> bool:
@@ -85,13 +99,25 @@ def _agreed() -> bool:
     return click.confirm("Every run, every sign-in and every finished file will be lost. Go on?", err=True)
 
 
+def _adopt(config: Path) -> None:
+    from haulage.stores.open import open_store
+
+    settings = read_settings(config)
+    with naming_the_store(config), closing(open_store(settings.store, settings.exports)) as store:
+        _prepare(_artifacts_of(store, settings), adopt=True)
+
+
 @click.command(epilog=example("haulage sweep"))
+@click.option("--adopt", is_flag=True, help="First take over a folder of artifacts that a store now gone has left.")
 @shared
-def sweep(config: Path, as_json: bool) -> int:
+def sweep(adopt: bool, config: Path, as_json: bool) -> int:
     """Do everything that is due, once: end runs, expire files, remove bytes and rows nobody needs.
 
-    Workers and the web do this every few seconds; by hand it helps where none lives.
+    Workers and the web do this every few seconds; by hand it helps where none lives. With --adopt the folder of
+    artifacts is this store's from now on, and what none of its runs names is removed from it.
     """
+    if adopt:
+        _adopt(config)
     with opened(config) as haul:
         report = haul.sweeper().pass_once()
     if as_json:

@@ -151,7 +151,7 @@ def watch_run(run_id: str, config: Path, as_json: bool) -> int:
     """Follow one run to its end. Ctrl-C stops watching; the run goes on."""
     with opened(config) as haul, known(run_id):
         try:
-            run = follow(haul, run_id, None, sweep=True)
+            run = follow(haul, run_id, None)
         except KeyboardInterrupt:
             say("no longer watching; the run goes on")
             return FAILED

@@ -43,7 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(256)
     except OSError as problem:
         why = problem.strerror or str(problem)
-        raise Fault(f"cannot listen on {host}, port {port}: {why}; choose another with --port") from problem
+        raise Fault(f"cannot listen on {host}, port {port}: {why}; choose another with --port or --host") from problem
     return listener
 
 
@@ -90,9 +90,22 @@ def serve_web(
     # uvicorn raises the signal again when it has ended; then we still have a worker to wait for.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
+    give_up_silent(listener, haul.settings.doors.download_stall_seconds)
     config = uvicorn.Config(app, access_log=False, log_config=None)  # no access log: paths hold tokens
     config.server_header, config.timeout_graceful_shutdown = False, goodbye_seconds
+    trusted = list(haul.settings.trusted_proxies)
+    config.proxy_headers, config.forwarded_allow_ips = bool(trusted), trusted
     Server(config).run([listener])
+
+
+def give_up_silent(listener: socket.socket, seconds: float) -> None:
+    """Let the kernel end connections whose other side takes nothing or has vanished, though we are done with them.
+
+    Without it an answer that was handed over whole waits for its reader for a quarter of an hour, or for ever.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux; what a listener has, its connections inherit
+    if option is not None:
+        listener.setsockopt(socket.IPPROTO_TCP, option, max(1, int(seconds * 1000)))
 
 
 class WorkerProcess:

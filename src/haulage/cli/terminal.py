@@ -17,7 +17,7 @@ from haulage.core.clock import rfc3339
 DONE = 0
 FAILED = 1  # the run failed or was cancelled; a check found something
 USAGE = 2  # usage or configuration
-REFUSED = 3  # permission, limit
+REFUSED = 3  # permission, limit, or nothing of that name
 UNATTENDED = 4  # nothing alive to do the work
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -99,10 +99,17 @@ def size(value: int | None) -> str:
     return f"{amount / 1024:.1f} TiB"
 
 
+def printable(text: str) -> str:
+    """What others have written, on one line and without a sign that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns, each as wide as its widest cell; those whose head begins with ``>`` are set to the right."""
     right = [head.startswith(">") for head in heads]
-    lines = [[head.removeprefix(">") for head in heads], *rows]
+    lines = [[head.removeprefix(">") for head in heads], *(list(map(printable, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
         "  ".join(
@@ -116,4 +123,4 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Names and values, one pair a line."""
     width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in pairs)
+    return "\n".join(f"{name.ljust(width)}  {printable(value)}".rstrip() for name, value in pairs)

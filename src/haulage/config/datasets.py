@@ -137,11 +137,9 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
     """
     faults, path = Faults(), f"datasets.{dataset.name}"
     if dataset.source and dataset.source not in known.sources:
-        faults.wrong(
-            f"{path}.source",
-            dataset.source,
-            f"there is no such source; {meant(dataset.source, known.sources)}",
-        )
+        write = f'write one: [sources.{dataset.source}] with url = "sqlite:///shop.db"'
+        guess = meant(dataset.source, known.sources) if known.sources else write
+        faults.wrong(f"{path}.source", dataset.source, f"there is no such source; {guess}")
     if not dataset.formats:
         faults.wrong(f"{path}.formats", [], 'write at least one, such as ["csv"]')
     for name in dataset.formats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import re
@@ -155,8 +156,22 @@ def _port(value: object) -> int:
     return number
 
 
+def _networks(value: object) -> tuple[str, ...]:
+    texts = _texts(value)
+    faults = []
+    for text in texts:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            faults.append(f'holds {json.dumps(text)}, no address or network; write "127.0.0.1" or "10.0.0.0/8"')
+    if faults:
+        raise ValueError(*faults)
+    return texts
+
+
 TEXT = Kind("text", '"some text"', _text)
 TEXTS = Kind("a list of texts", '["one", "two"]', _texts)
+NETWORKS = Kind("a list of addresses", '["127.0.0.1"]', _networks)
 ANY: Kind[object] = Kind("a value", "a value", _any)
 BOOLEAN = Kind("true or false", "true or false", _boolean)
 COUNT = Kind("a whole number", "a whole number such as 2", _count)

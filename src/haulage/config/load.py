@@ -12,7 +12,7 @@ from pathlib import Path
 from haulage.config.datasets import Known, dataset_faults, read_datasets
 from haulage.config.document import open_to_others, read_document, texts
 from haulage.config.faults import Faults, masked, meant
-from haulage.config.kinds import BOOLEAN, COUNT, PORT, SECONDS, TEXT, TEXTS, Kind, matching
+from haulage.config.kinds import BOOLEAN, COUNT, NETWORKS, PORT, SECONDS, TEXT, TEXTS, Kind, matching
 from haulage.config.secrets import HASH, Places
 from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, Settings, SourceSettings
 from haulage.config.table import Table
@@ -82,6 +82,7 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
         lanes=worker.read("exports", COUNT, exports.slots),
         host=serve.read("host", TEXT, "127.0.0.1"),
         port=serve.read("port", PORT, 8480),
+        trusted_proxies=serve.read("trusted_proxies", NETWORKS, ()),
         warnings=_warnings(path, top.values),
     )
     for table in (serve, worker, top):

@@ -52,6 +52,7 @@ class Settings:
         operator: who the command line acts as.
         app: ``module:name`` of a Haulage on which datasets are declared in Python.
         lanes: how many exports one worker builds at once.
+        trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
         warnings: sentences for whoever starts the program.
     """
 
@@ -69,4 +70,5 @@ class Settings:
     lanes: int = 2
     host: str = "127.0.0.1"
     port: int = 8480
+    trusted_proxies: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -63,6 +63,18 @@ CATALOGUE = _catalogue(
         "You already have as many exports waiting as allowed.",
     ),
     F(
+        "too_many_keys",
+        429,
+        "Too many idempotency keys",
+        "You have as many Idempotency-Keys remembered as allowed.",
+    ),
+    F(
+        "too_many_downloads",
+        429,
+        "Too many downloads",
+        "You are fetching as many files at once as allowed. Wait for one to end.",
+    ),
+    F(
         "too_many_streams",
         429,
         "Too many event streams",
@@ -72,9 +84,11 @@ CATALOGUE = _catalogue(
     F("internal", 500, "Internal error", "Something went wrong here. The incident was logged."),
     F("no_worker", 503, "No worker alive", "No worker is running to build the file. Try again in a moment."),
     F("queue_full", 503, "Queue full", "Too many exports are waiting. Try again in a moment."),
+    F("downloads_full", 503, "Too many downloads", "Too many files are being fetched here. Try again in a moment."),
     F("not_serving", 503, "Not ready to serve", "This process cannot serve at the moment."),
     F("store_unavailable", 503, "Store unavailable", "The store does not answer. Try again in a moment."),
     # What a door refuses and a run can end with.
+    F("host_silent", 503, "Application silent", "The application did not say in time who may do what. Try again."),
     F("storage_exceeded", 503, "Storage used up", "The space for finished files is used up."),
     F("source_unavailable", 503, "Source unavailable", "The data could not be opened."),
     F("source_locked", 503, "Source locked", "The data is locked by another program."),
@@ -179,6 +193,7 @@ class Refused(HaulageError):
         self.faults = tuple(faults)
         self.retry_after = retry_after
         self.state = state
+        self.observed = False  # whether the log knows of it already
         super().__init__(self.detail)
 
 

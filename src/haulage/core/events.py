@@ -58,7 +58,7 @@ class RunRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused(Event):
-    """A door said no to a request for a run or a file."""
+    """A door said no: to a request for a run or a file, or to somebody who may not, or whom nobody knows."""
 
     code: str
     tenant: str
@@ -69,6 +69,16 @@ class RequestRefused(Event):
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Event):
     """A cancel was recorded."""
+
+    flow: str
+    run: str
+    tenant: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRequested(Event):
+    """A ready file was removed before its time."""
 
     flow: str
     run: str

@@ -49,6 +49,7 @@ class ExportLimits:
     tenant_queued: int = 20  # waiting runs of one tenant
     tenant_running: int = 2  # running runs of one tenant
     idempotency_seconds: float = DAY  # how long an Idempotency-Key is remembered
+    idempotency_keys: int = 10_000  # remembered keys of one account
 
     def faults(self) -> list[str]:
         """What cannot work together, as sentences."""
@@ -75,8 +76,12 @@ class DoorLimits:
     requester_bytes: int = 8 * KIB  # of the frozen requester
     file_token_seconds: float = 300  # life of a link to a file
     session_seconds: float = 12 * 60 * 60  # of a sign-in
+    sessions: int = 10  # sign-ins of one key at once; one more ends the oldest
     download_stall_seconds: float = 60  # a download that takes no byte for so long is cut
     download_seconds: float = 600  # a whole download
+    downloads: int = 8  # of one account at once, in one process
+    downloads_in_all: int = 200  # at once, in one process
     grant_check_seconds: float = 1  # between two looks at session and grants while a download runs
     event_streams: int = 8  # of one session at once
     evaluate_seconds: float = 5  # of a Python dataset at the request
+    host_seconds: float = 5  # of the host's own function that says who asks, or how an account stands

@@ -8,7 +8,7 @@ means the store's own clock (DECISIONS 6).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
@@ -205,15 +205,23 @@ class IdempotencyKeys(Protocol):
     ) -> None:
         """Remember a key."""
 
+    def held(
+        self, tenant: str, account: str, *, at_most: int, now: int | None = None, tx: Transaction | None = None
+    ) -> tuple[int, int | None]:
+        """How many keys of an account are remembered, counted up to a number, and when the first of them is not."""
+
     def forget(self, *, now: int | None = None) -> int:
         """Remove keys that are too old."""
 
 
+LINK = "link "  # how the id of a one-time link begins; it is no sign-in yet
+
+
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """One sign-in: who, by which key, until when."""
+    """One sign-in, or a one-time link to one: who, by which key, until when."""
 
-    id: str  # SHA-256 of the cookie's secret
+    id: str  # SHA-256 of the cookie's secret, or LINK and one of the link's
     key_name: str
     tenant: str
     account: str
@@ -223,8 +231,8 @@ class SignIn:
 class Sessions(Protocol):
     """Sign-ins of browsers, and one-time sign-in links."""
 
-    def open(self, sign_in: SignIn, *, now: int | None = None) -> None:
-        """Remember a sign-in."""
+    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+        """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
         """A sign-in that has not ended."""
@@ -291,6 +299,9 @@ class Artifacts(Protocol):
             OSError: some of it could not be removed; the next sweep tries again.
         """
 
+    def size(self, key: str) -> int:
+        """Bytes that lie under a key, unfinished and finished, as far as they can be seen."""
+
     def open(self, key: str) -> tuple[BinaryIO, int]:
         """A finished file and its size, measured on the open descriptor.
 
@@ -317,8 +328,14 @@ class Snapshot(Protocol):
     def columns(self, reading: Reading) -> tuple[Column, ...]:
         """The columns that will be written, named by the query itself."""
 
-    def count(self, reading: Reading, seconds: float, sort_bytes: int | None = None) -> int | None:
-        """Rows that will be written, or None when counting took longer.
+    def count(
+        self,
+        reading: Reading,
+        seconds: float,
+        sort_bytes: int | None = None,
+        given_up: Callable[[], bool] | None = None,
+    ) -> int | None:
+        """Rows that will be written, or None when counting took longer, or nobody waits for it any more.
 
         Raises:
             BuildFailed: as ``batches``.

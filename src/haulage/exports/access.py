@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.patience import Overdue
 from haulage.core.requester import OPERATOR, Requester
 from haulage.exports.life import ExportRun
 
@@ -66,10 +67,14 @@ def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> N
     """See, before the first byte is read, that the requester still may.
 
     Raises:
-        BuildFailed: ``permission_lost``.
+        BuildFailed: ``permission_lost``, or ``host_silent`` when nobody could say in time.
     """
     dataset = catalogue.find(run.dataset)
     # A worker may know fewer datasets than the web does: then the frozen query decides, but nobody who is banned.
     permission = None if dataset is None else dataset.permission
-    if not standing(Requester.thawed(dict(run.requester))).holds(permission):
+    try:
+        today = standing(Requester.thawed(dict(run.requester)))
+    except Overdue as overdue:
+        raise BuildFailed("host_silent", cause=str(overdue)) from overdue
+    if not today.holds(permission):
         raise BuildFailed("permission_lost")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from haulage.core.catalogue import Column, Dataset
 from haulage.core.clock import now_ms
@@ -57,13 +57,24 @@ class Columns:
                 known = [column.key for column in snapshot.columns(reading)]
         except BuildFailed as failed:
             raise as_refusal(failed) from failed
-        faults = [
-            Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
-            for index, key in enumerate(wish.columns)
-            if key not in known
-        ]
-        if faults:
+        if faults := _unknown(wish.columns, known):
             raise Refused("invalid", faults=faults)
+
+    def faults(self, dataset: Dataset, asked: Sequence[str] | None) -> list[Fault]:
+        """A fault per unknown column of a request that cannot be used for other reasons, as far as that can be known.
+
+        The columns that a Python dataset has may depend on its parameters.
+        """
+        known = None if dataset.function is not None or not asked else self.of(dataset)
+        return [] if known is None or asked is None else _unknown(asked, [column.key for column in known])
+
+
+def _unknown(asked: Sequence[str], known: Sequence[str]) -> list[Fault]:
+    return [
+        Fault(f"/columns/{index}", f"there is no column {key!r}; there are {', '.join(known)}")
+        for index, key in enumerate(asked)
+        if key not in known
+    ]
 
 
 def as_refusal(failed: BuildFailed) -> Refused:

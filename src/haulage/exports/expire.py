@@ -126,9 +126,11 @@ class ExportSweep:
         gone = run.artifact_key is None or self._remove(run.artifact_key, "lost", report)
         if move in (ExportLife.bury, ExportLife.halt) and not gone:
             return  # Only a run without bytes is cancelled; the fence runs out and the next pass tries again.
-        kept = {} if not gone else {"artifact_key": None}
+        kept: dict[str, Any] = {"artifact_key": None} if gone else {}
         for ending in (self._ending(run, move), ExportLife.bury):
             try:
+                if not gone and ending.target == "failed":
+                    kept["stored_bytes"] = self._artifacts.size(str(run.artifact_key))  # counted until they are gone
                 self._settle(held, ending, kept, report, now)
             except CancelWanted:
                 if gone:

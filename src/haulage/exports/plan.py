@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from haulage.core.binds import bound_names
 from haulage.core.catalogue import Dataset
 from haulage.core.clock import rfc3339
-from haulage.core.errors import Fault, Refused
+from haulage.core.errors import Fault, Refused, pointer_to
+from haulage.core.limits import ExportLimits
+from haulage.core.patience import Overdue, within
 from haulage.core.requester import Requester
+from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.parameters import Resolved, resolve_parameters
 from haulage.formats import FORMATS, resolve_options
 from haulage.formats.compression import COMPRESSIONS
@@ -29,9 +31,9 @@ class Asked:
     dataset: str
     format: str
     parameters: Mapping[str, Any]
-    columns: Sequence[str] | None
-    compression: str | None
-    options: Mapping[str, str]
+    columns: Sequence[str] | None = None
+    compression: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def digest(self) -> str:
         """SHA-256 of everything asked; an idempotency key stands for it."""
@@ -52,8 +54,11 @@ class Wish:
     columns: tuple[str, ...] | None
 
 
-def check(asked: Asked, dataset: Dataset, evaluate_seconds: float) -> Wish:
+def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequence[Fault] = ()) -> Wish:
     """Check everything that needs neither store nor source; every fault is reported at once.
+
+    Args:
+        found: what a door found wrong already; what it points at is missing in ``asked``.
 
     Raises:
         Refused: ``invalid`` with the faults, ``library_missing``, or as ``query_of``.
@@ -65,27 +70,34 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float) -> Wish:
     except Refused as refused:
         faults.extend(refused.faults)
     fmt = FORMATS.get(asked.format) if asked.format in dataset.formats else None
-    options: Mapping[str, str] = {}
     if fmt is None:
         offered = ", ".join(dataset.formats)
         faults.append(Fault("/format", f"{dataset.name} has no format {asked.format!r}; write one of {offered}"))
     else:
-        try:
-            options = resolve_options(fmt, asked.options)
-        except ValueError as problem:
-            faults.append(Fault("/options", str(problem)))
+        for name, value in asked.options.items():
+            try:
+                resolve_options(fmt, {name: value})
+            except ValueError as problem:
+                faults.append(Fault(pointer_to("options", name), str(problem)))
     compressions = fmt.compressions if fmt else tuple(COMPRESSIONS)
     if asked.compression is not None and asked.compression not in compressions:
         offered = ", ".join(compressions)
         faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write one of {offered}, or null"))
     faults += _column_faults(asked.columns)
-    if faults or resolved is None:
+    faults = [*found, *(each for each in faults if not _is_said(each, found))]
+    if faults or resolved is None or fmt is None:
         raise Refused("invalid", faults=faults)
+    options = resolve_options(fmt, asked.options)
     if asked.compression is not None and (missing := COMPRESSIONS[asked.compression].missing()):
         raise Refused("library_missing", missing)
     columns = None if asked.columns is None else tuple(asked.columns)
     sql = query_of(dataset, resolved, evaluate_seconds)
     return Wish(dataset, resolved, sql, asked.format, options, asked.compression, columns)
+
+
+def _is_said(fault: Fault, found: Sequence[Fault]) -> bool:
+    """Say whether a fault is only that something else is missing which a door could not use."""
+    return any(f"{fault.pointer}/".startswith(f"{each.pointer}/") for each in found)
 
 
 def _column_faults(columns: Sequence[str] | None) -> list[Fault]:
@@ -104,24 +116,53 @@ def query_of(dataset: Dataset, resolved: Resolved, seconds: float) -> str:
     """
     if dataset.function is None:
         return dataset.sql
-    function = dataset.function
-    answers: list[object] = []
-
-    def call() -> None:
-        try:
-            answers.append(function(**resolved.values))
-        except Exception as problem:  # noqa: BLE001 - the operator's function may raise anything
-            answers.append(problem)
-
-    thread = threading.Thread(target=call, daemon=True, name=f"dataset {dataset.name}")
-    thread.start()
-    thread.join(seconds)
-    answer = answers[0] if answers else None
+    try:
+        answer = within(seconds, dataset.function, **resolved.values)
+    except Overdue as overdue:
+        raise Refused("source_failed", f"The dataset {dataset.name!r} {overdue}.") from overdue
+    except Exception as problem:
+        raise Refused("source_failed", f"The dataset {dataset.name!r} answered no query.") from problem
     if isinstance(answer, str) and answer.strip():
         return answer
-    why = f"took longer than {seconds:g} s" if not answers else "answered no query"
-    raise Refused("source_failed", f"The dataset {dataset.name!r} {why}.") from (
-        answer if isinstance(answer, Exception) else None
+    raise Refused("source_failed", f"The dataset {dataset.name!r} answered no query.")
+
+
+def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: ExportLimits) -> ExportRun:
+    """The row of a request: everything that its worker will need, as it is now."""
+    dataset, resolved = wish.dataset, wish.resolved
+    build = dataset.limits or limits.build
+    plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
+    plan["limits"] = {
+        "rows": build.rows,
+        "count_seconds": build.count_seconds,
+        "sort_bytes": build.sort_bytes,
+        "memory_bytes": build.memory_bytes,
+    }
+    digest = dataset.digest(wish.sql)
+    binds = {name: value for name, value in plan["binds"].items() if name != "as_of"}  # DECISIONS 19
+    who = [requester.tenant, requester.account, sorted(requester.grants)]
+    decides = [who, digest, binds, wish.columns, wish.format, dict(wish.options), wish.compression]
+    return ExportRun(
+        id=run_id,
+        tenant=requester.tenant,
+        state=ExportLife.initial,
+        requested_at=now,
+        claim_by=now + int(limits.queue_seconds * 1000),
+        active_key=active_key_of(decides),
+        account=requester.account,
+        dataset=dataset.name,
+        dataset_hash=digest,
+        source=dataset.source,
+        format=wish.format,
+        compression=wish.compression,
+        options=dict(wish.options),
+        parameters=resolved.shown,
+        plan=plan,
+        requester=requester.frozen(),
+        as_of=now,
+        attempts_max=limits.attempts if dataset.on_worker_loss == "rerun" else 1,
+        generation_ms=int(build.generation_seconds * 1000),
+        file_bytes=build.file_bytes,
     )
 
 

@@ -8,67 +8,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
-from haulage.core.errors import BuildFailed, Refused
+from haulage.core.errors import BuildFailed, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.ports import (
     Artifacts,
-    IdempotencyKeys,
     KeptKey,
     Query,
-    Runs,
     Source,
     Storage,
     Transaction,
-    Workers,
 )
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
 from haulage.exports.columns import Columns, as_refusal
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.needs import ExportStore
 from haulage.exports.parameters import resolve_parameters
-from haulage.exports.plan import Asked, Wish, active_key_of, check, freeze, query_of
+from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
 from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
-
-
-class ExportRuns(Runs[ExportRun], Protocol):
-    """The export table, with what only this flow asks of it."""
-
-    def waiting(self, *, tenant: str | None = None, tx: Transaction | None = None) -> int:
-        """How many runs wait."""
-
-    def storage(self, tenant: str, *, tx: Transaction | None = None) -> Storage:
-        """Bytes of the budget in use."""
-
-
-class ExportStore(Protocol):
-    """What the flow needs of a store."""
-
-    @property
-    def exports(self) -> ExportRuns:
-        """The export table."""
-
-    @property
-    def workers(self) -> Workers:
-        """Who is alive."""
-
-    @property
-    def keys(self) -> IdempotencyKeys:
-        """Idempotency keys."""
-
-    def begin(self) -> AbstractContextManager[Transaction]:
-        """A writing transaction."""
-
-    def now(self) -> int:
-        """The store's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,42 +93,84 @@ class Exports:
         compression: str | None = None,
         options: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
-        private_run: str | None = None,
-    ) -> Accepted:
-        """Ask for an export.
+    ) -> ExportRun:
+        """Ask for an export; an equal one that is under way is the answer, too.
 
         Args:
             requester: who asks; frozen into the run.
             parameters: conditions by name, as JSON values or as text.
             columns: keys of the columns to write, in this order; None writes every visible one.
             idempotency_key: the same key with the same request gives the same run for a day.
-            private_run: an id whose worker the caller runs itself (``haulage export``).
 
         Raises:
             Refused: with a code and every fault; nothing was written.
 
         Example:
-            >>> accepted = haul.exports.request(requester, "orders", parameters={"since": "2026-01-01"})
-            >>> accepted.new
+            >>> run = haul.exports.request(requester, "orders", parameters={"since": "2026-01-01"})
+            >>> run.state == "queued"
             True
         """
         asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}))
+        return self.accept(requester, asked, idempotency_key=idempotency_key).run
+
+    def accept(
+        self,
+        requester: Requester,
+        asked: Asked,
+        *,
+        idempotency_key: str | None = None,
+        private_run: str | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> Accepted:
+        """As ``request``, for doors that say whether the run is new.
+
+        Args:
+            private_run: an id whose worker the caller runs itself (``haulage export``).
+            faults: what a door could not use of the request, to be told with everything else that is wrong with it.
+        """
+        dataset = asked.dataset
         try:
-            declared = access_dataset(self._catalogue, dataset, requester)
+            declared = self._access(dataset, requester, faults)
             if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
                 raise Refused("too_large", "Your grants are too many to be kept with an export.")
-            wish = check(asked, declared, self._doors.evaluate_seconds)
-            self._columns.check(wish, requester)
-            accepted = self._enter(requester, wish, idempotency_key, asked.digest(), private_run)
+            accepted = None if faults else self._answered(requester, idempotency_key, asked.digest())
+            if accepted is None:
+                wish = self._check(asked, declared, requester, faults)
+                accepted = self._enter(requester, wish, idempotency_key, asked.digest(), private_run)
         except Refused as refused:
             self._observe(
                 events.RequestRefused(refused.code, requester.tenant, requester.account, f"export {dataset}"[:80])
             )
+            refused.observed = True
             raise
         if accepted.new:
             run = accepted.run
             self._observe(events.RunRequested("export", run.id, run.tenant, run.account, run.dataset))
         return accepted
+
+    def _access(self, dataset: str, requester: Requester, faults: Sequence[Fault]) -> Dataset:
+        try:
+            return access_dataset(self._catalogue, dataset, requester)
+        except Refused as refused:
+            if not faults:
+                raise
+            raise Refused("invalid", faults=[*faults, Fault("/dataset", refused.detail)]) from None
+
+    def _check(self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault]) -> Wish:
+        try:
+            wish = check(asked, dataset, self._doors.evaluate_seconds, faults)
+        except Refused as refused:
+            if refused.code != "invalid":
+                raise
+            more = self._columns.faults(dataset, asked.columns)
+            raise Refused("invalid", faults=[*refused.faults, *more]) from None
+        self._columns.check(wish, requester)
+        return wish
+
+    def _answered(self, requester: Requester, key: str | None, body_hash: str) -> Accepted | None:
+        """What a key stands for already. A replay needs no source, and no dataset as it was at the request."""
+        kept = None if key is None else self._store.keys.find(requester.tenant, requester.account, key)
+        return None if kept is None else self._replay(kept, body_hash, None)
 
     def _enter(
         self, requester: Requester, wish: Wish, key: str | None, body_hash: str, private_run: str | None
@@ -176,7 +183,8 @@ class Exports:
                 kept = store.keys.find(requester.tenant, requester.account, key, now=now, tx=tx)
                 if kept is not None:
                     return self._replay(kept, body_hash, tx)
-            run = self._draft(requester, wish, private_run or new_id(now), now)
+                self._refuse_too_many_keys(requester, now, tx)
+            run = draft(requester, wish, private_run or new_id(now), now, limits)
             assert run.active_key is not None
             active = store.exports.find_active(run.active_key, tx=tx)
             if active is None:
@@ -190,13 +198,21 @@ class Exports:
                 store.keys.keep(requester.tenant, requester.account, key, kept, seconds=seconds, now=now, tx=tx)
         return Accepted(active or run, new=active is None)
 
-    def _replay(self, kept: KeptKey, body_hash: str, tx: Transaction) -> Accepted:
+    def _replay(self, kept: KeptKey, body_hash: str, tx: Transaction | None) -> Accepted:
         if kept.body_hash != body_hash:
             raise Refused("key_reused")
         run = self._store.exports.get(kept.run, tx=tx)
         if run is None:
             raise Refused("key_gone")
         return Accepted(run, new=False, replayed=True)
+
+    def _refuse_too_many_keys(self, requester: Requester, now: int, tx: Transaction) -> None:
+        """A request like one that is under way makes no run but keeps its key, so only this bounds the keys."""
+        most = self._limits.idempotency_keys
+        held, until = self._store.keys.held(requester.tenant, requester.account, at_most=most, now=now, tx=tx)
+        if held >= most:
+            assert until is not None
+            raise Refused("too_many_keys", retry_after=(until - now) // 1000 + 1)
 
     def _refuse_over_limits(self, requester: Requester, tx: Transaction) -> None:
         limits, exports = self._limits, self._store.exports
@@ -207,43 +223,6 @@ class Exports:
             raise Refused("queue_full", retry_after=RETRY_SECONDS)
         if exports.storage(requester.tenant, tx=tx).stored_bytes >= limits.store_bytes:
             raise Refused("storage_exceeded", retry_after=RETRY_SECONDS)
-
-    def _draft(self, requester: Requester, wish: Wish, run_id: str, now: int) -> ExportRun:
-        dataset, resolved = wish.dataset, wish.resolved
-        build = dataset.limits or self._limits.build
-        plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
-        plan["limits"] = {
-            "rows": build.rows,
-            "count_seconds": build.count_seconds,
-            "sort_bytes": build.sort_bytes,
-            "memory_bytes": build.memory_bytes,
-        }
-        digest = dataset.digest(wish.sql)
-        binds = {name: value for name, value in plan["binds"].items() if name != "as_of"}  # DECISIONS 19
-        who = [requester.tenant, requester.account, sorted(requester.grants)]
-        decides = [who, digest, binds, wish.columns, wish.format, dict(wish.options), wish.compression]
-        return ExportRun(
-            id=run_id,
-            tenant=requester.tenant,
-            state=ExportLife.initial,
-            requested_at=now,
-            claim_by=now + int(self._limits.queue_seconds * 1000),
-            active_key=active_key_of(decides),
-            account=requester.account,
-            dataset=dataset.name,
-            dataset_hash=digest,
-            source=dataset.source,
-            format=wish.format,
-            compression=wish.compression,
-            options=dict(wish.options),
-            parameters=resolved.shown,
-            plan=plan,
-            requester=requester.frozen(),
-            as_of=now,
-            attempts_max=self._limits.attempts if dataset.on_worker_loss == "rerun" else 1,
-            generation_ms=int(build.generation_seconds * 1000),
-            file_bytes=build.file_bytes,
-        )
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -274,7 +253,7 @@ class Exports:
             Refused: ``forbidden`` for ``everyone`` without the operator grant.
         """
         if everyone and not requester.holds(OPERATOR):
-            raise Refused("forbidden")
+            raise Refused("forbidden", "Runs of every account need the operator grant.")
         if requester.banned:
             raise Refused("forbidden")
         tenant, account = (None, None) if everyone else (requester.tenant, requester.account)
@@ -294,10 +273,20 @@ class Exports:
         """Bytes of the storage budget; others than the operator see their own tenant's only."""
         return self._store.exports.storage(requester.tenant)
 
-    def counts(self, requester: Requester, dataset: str, parameters: Mapping[str, Any] | None = None) -> Counts:
+    def counts(
+        self,
+        requester: Requester,
+        dataset: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        given_up: Callable[[], bool] | None = None,
+    ) -> Counts:
         """Rows that the conditions give, counted now in one read transaction.
 
         ``output_count`` is None unless the requester holds ``counts.all`` (DECISIONS 23).
+
+        Args:
+            given_up: asked while it is counted; true ends the statement, as nobody waits for the answer.
 
         Raises:
             Refused: as for a request, and ``count_timeout``.
@@ -309,10 +298,10 @@ class Exports:
         seconds = (declared.limits or self._limits.build).count_seconds
         try:
             with self._open_source(declared.source).snapshot() as snapshot:
-                visible = snapshot.count(reading_of(plan), seconds)
+                visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)
                 everything = visible
                 if declared.visible is not None and requester.holds(COUNTS_ALL):
-                    everything = snapshot.count(reading_of({**plan, "visible": None}), seconds)
+                    everything = snapshot.count(reading_of({**plan, "visible": None}), seconds, given_up=given_up)
         except BuildFailed as failed:
             raise as_refusal(failed) from failed
         if visible is None:
@@ -347,6 +336,7 @@ class Exports:
         if expired is None:
             state = self.get(requester, run_id).state
             raise Refused("not_ready" if state in ExportLife.active else "already_final", state=state)
+        self._observe(events.ExpiryRequested("export", run_id, requester.tenant, requester.account))
         return expired
 
     # -- the file ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import re
 from binascii import b2a_base64
 from collections.abc import Sequence
 from datetime import date, time
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ def joined(cells: Sequence[Any]) -> str | None:
         return "".join(cells)
     except TypeError:
         return None
+
+
+def as_decimals(cells: Sequence[Any]) -> Sequence[Any]:
+    """A column that is declared as decimals: SQLite keeps those as floats, whose shortest text may be ``1e-07``."""
+    if float not in set(map(type, cells)):
+        return cells
+    from decimal import Decimal
+
+    return [Decimal(repr(cell)) if type(cell) is float and isfinite(cell) else cell for cell in cells]
 
 
 def decimal_text(value: Decimal) -> str:

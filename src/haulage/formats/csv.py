@@ -16,6 +16,7 @@ from haulage.formats.cells import (
     NUMBERS,
     NUMBERS_OR_NULL,
     TEXT_OR_NULL,
+    as_decimals,
     base64_text,
     decimal_text,
     encoded,
@@ -63,7 +64,7 @@ class CsvEncoder:
         self.notices = Notices()
         self._dialect = DIALECTS[options["dialect"]]
         self._headers = [column.header for column in columns]
-        self._numeric = [column.type in _NUMERIC for column in columns]
+        self._types = [column.type for column in columns]
         self.trailer = self._dialect.line_end.encode()
 
     def begin(self) -> bytes:
@@ -75,8 +76,8 @@ class CsvEncoder:
     def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
         if not batch:
             return b""
-        columns = zip(self._numeric, zip(*batch, strict=True), strict=True)
-        fields = [self._fields(cells, numeric=numeric) for numeric, cells in columns]
+        columns = zip(self._types, zip(*batch, strict=True), strict=True)
+        fields = [self._fields(cells, declared) for declared, cells in columns]
         return encoded(self._lines(fields), self.notices)
 
     def end(self) -> bytes:
@@ -89,7 +90,10 @@ class CsvEncoder:
             return end.join([alone.get(field, field) for field in columns[0]]) + end
         return end.join(map(",".join, zip(*columns, strict=True))) + end
 
-    def _fields(self, cells: tuple[Any, ...], *, numeric: bool) -> Sequence[str]:
+    def _fields(self, cells: Sequence[Any], declared: str | None) -> Sequence[str]:
+        numeric = declared in _NUMERIC
+        if declared == "decimal":
+            cells = as_decimals(cells)
         if joined(cells) is not None:
             return self._text(cells, numeric=numeric)
         kinds = set(map(type, cells))

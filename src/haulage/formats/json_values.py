@@ -6,12 +6,13 @@ integer that a double does not hold; shorter integers and floats stay numbers, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from json import JSONDecoder
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any
 
-from haulage.formats.cells import NON_FINITE, base64_text, decimal_text, family, without_nul
+from haulage.formats.cells import NON_FINITE, TEXT_REPLACED, base64_text, decimal_text, family, without_nul
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -73,7 +74,16 @@ class JsonValues:
             _DOCUMENT.decode(value)
         except (ValueError, RecursionError):
             return self.string(value)
+        if "\\u" in value:
+            value = _ESCAPE.sub(self._mended, value)
         return value.replace("\n", " ").replace("\r", " ")  # in a document they occur only between its tokens
+
+    def _mended(self, escape: re.Match[str]) -> str:
+        """An escape of a document; what no text can hold becomes U+FFFD there as everywhere."""
+        if escape["none"] is None:
+            return escape[0]
+        self._notices.count(TEXT_REPLACED)
+        return "\ufffd"
 
     def _integer(self, value: int) -> str:
         text = int.__repr__(value)
@@ -101,6 +111,14 @@ class JsonValues:
 
     def _name(self, name: object) -> str:
         return self.string(name if isinstance(name, str) else self.text(name))
+
+
+# Every escape, so that none is found in the middle of another: a pair of surrogates, then one alone and NUL.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<none>\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000))"
+    r"|\\."
+)
 
 
 def _refuse(constant: str) -> None:

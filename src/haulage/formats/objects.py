@@ -7,7 +7,7 @@ from itertools import repeat
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any
 
-from haulage.formats.cells import NUMBERS_OR_NULL, TEXT_OR_NULL, joined
+from haulage.formats.cells import NUMBERS_OR_NULL, TEXT_OR_NULL, as_decimals, joined
 from haulage.formats.format import Notices, Option
 from haulage.formats.json_values import JsonValues, is_plain
 
@@ -26,7 +26,7 @@ class Objects:
         assert len(set(headers)) == len(headers), "headers are made distinct before a file is opened"
         self._values = JsonValues(notices, long_numbers_as_text=options["numbers"] == "string")
         self._names = [self._values.text(header) + ":" for header in headers]
-        self._documents = [column.type == "json" for column in columns]
+        self._types = [column.type for column in columns]
 
     def texts(self, batch: Sequence[tuple[object, ...]]) -> Iterator[str]:
         """One text a row.
@@ -37,14 +37,15 @@ class Objects:
         parts: list[Iterable[str]] = []
         lead = "{"
         columns = zip(*batch, strict=True)
-        for name, is_document, cells in zip(self._names, self._documents, columns, strict=True):
-            mark, texts = self._column(cells, is_document=is_document)
+        for name, declared, cells in zip(self._names, self._types, columns, strict=True):
+            known = as_decimals(cells) if declared == "decimal" else cells
+            mark, texts = self._column(known, is_document=declared == "json")
             parts += (repeat(lead + name + mark), texts)
             lead = mark + ","
         parts.append(repeat(lead[:-1] + "}"))
         return map("".join, zip(*parts, strict=False))  # what stands between is endless, the cells end it
 
-    def _column(self, cells: tuple[Any, ...], *, is_document: bool) -> tuple[str, Iterable[str]]:
+    def _column(self, cells: Sequence[Any], *, is_document: bool) -> tuple[str, Iterable[str]]:
         """The cells as JSON, and the mark that is still to stand on both sides of each."""
         text = joined(cells)
         if text is not None and not is_document:

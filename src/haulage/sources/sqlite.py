@@ -13,7 +13,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +31,7 @@ BATCH_BYTES = 1024 * 1024  # what one batch should hold
 LOOKED_ROWS = 4  # of a batch, to see how large its rows are: to look at all would take as long as to read them
 SIZED = (str, bytes)
 CELL_BYTES = 64 * 1024  # of a cell for which rows need not be fetched one by one
+RANDOM = frozenset(("random", "randomblob"))  # functions that answer otherwise each time
 ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
 
 
@@ -83,7 +84,7 @@ class SqliteSnapshot:
         self._connection = connection
         self.at: int | None = at
         self._replaced: Counter[str] = Counter()
-        self._carefully = False  # fetch row by row, because cells are large
+        self._carefully = False  # fetch row by row: cells are large, or rows cannot be asked for a second time
 
     @property
     def notices(self) -> Mapping[str, int]:
@@ -119,7 +120,7 @@ class SqliteSnapshot:
     def _names(self, reading: Reading) -> list[_Name]:
         """Every column of the query; LIMIT 0 keeps it from running."""
         sql = f"select * from (\n{_bare(reading)}\n) limit 0"
-        with told():
+        with told(reading.binds):
             cursor = self._connection.execute(sql, _binds(reading))
             inside = [str(entry[0]) for entry in cursor.description or ()]
             cursor.close()
@@ -147,7 +148,7 @@ class SqliteSnapshot:
             )
         try:
             sql = self._wrapped(reading, "*", ordered=True)
-            with told():
+            with told(reading.binds):
                 self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
             known = {name.key for name in self._names(reading)}
             self._chosen(reading)
@@ -160,11 +161,17 @@ class SqliteSnapshot:
 
     # -- counting and reading --------------------------------------------------------------------
 
-    def count(self, reading: Reading, seconds: float, sort_bytes: int | None = None) -> int | None:
-        """Rows that will be written, or None when counting took longer than ``seconds``."""
+    def count(
+        self,
+        reading: Reading,
+        seconds: float,
+        sort_bytes: int | None = None,
+        given_up: Callable[[], bool] | None = None,
+    ) -> int | None:
+        """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
         sql = self._wrapped(reading, "count(*)", ordered=False)
         try:
-            with Watch(self._connection, sort_bytes, seconds), told():
+            with Watch(self._connection, sort_bytes, seconds, given_up), told(reading.binds):
                 row = self._connection.execute(sql, _binds(reading)).fetchone()
         except Interrupted:
             return None
@@ -175,11 +182,17 @@ class SqliteSnapshot:
 
         Rows are fetched many at a time as long as cells are small, and text is decoded by the driver as long as
         it is UTF-8. Where that ends, in the middle of a batch, the same statement is run again in the same read
-        transaction, in the slower way, from after the rows already given.
+        transaction, in the slower way, from after the rows already given. A statement that would not give the
+        same rows again, because it draws lots, is run in the slower way from the first row on.
         """
         names = ", ".join(_quoted(name.inside) for name in self._chosen(reading))
         sql = self._wrapped(reading, names, ordered=True)
-        any_length = self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES)
+        if self._draws_lots(sql, reading):
+            self._carefully = True
+            self._connection.text_factory = self._mended
+        any_length = self._connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+        if not self._carefully:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES)
         given = 0
         with Watch(self._connection, sort_bytes):
             while True:
@@ -197,8 +210,25 @@ class SqliteSnapshot:
                 else:
                     return
 
+    def _draws_lots(self, sql: str, reading: Reading) -> bool:
+        """Say whether a statement calls one of the ``RANDOM`` functions, itself or in a view."""
+        called = set()
+
+        def note(action: int, _first: str | None, function: str | None, *_where: str | None) -> int:
+            if action == sqlite3.SQLITE_FUNCTION:
+                called.add(function)
+            return sqlite3.SQLITE_OK
+
+        self._connection.set_authorizer(note)
+        try:
+            with told(reading.binds):
+                self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
+        finally:
+            self._connection.set_authorizer(None)
+        return not RANDOM.isdisjoint(called)
+
     def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
-        with told():
+        with told(reading.binds):
             cursor = self._connection.execute(sql, _binds(reading))
             try:
                 for _ in islice(cursor, skip):

@@ -7,12 +7,14 @@ descriptors; a watch interrupts the statement when they, or its time, are over t
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from haulage.core.errors import BuildFailed
 
@@ -45,8 +47,12 @@ class Interrupted(BuildFailed):
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn what the driver raises into a failure with a code; its words are for the log only."""
+def told(binds: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn what the driver raises into a failure with a code; its words are for the log only.
+
+    Args:
+        binds: what was bound; the log shall hold no value, neither of these nor of a row.
+    """
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning) as problem:
@@ -59,24 +65,42 @@ def told() -> Iterator[None]:
             kind = TooLarge
         elif name == "SQLITE_INTERRUPT":
             kind = Interrupted
-        raise kind(code, cause=f"{name or type(problem).__name__}: {problem}") from problem
+        raise kind(code, cause=f"{name or type(problem).__name__}: {without_values(str(problem), binds)}") from problem
     except (OverflowError, ValueError) as problem:  # of a bind or of the SQL's own text
         raise BuildFailed("source_failed", cause=str(problem)) from problem
 
 
+def without_values(words: str, binds: Mapping[str, Any] | None = None) -> str:
+    """What SQLite says, without what it quotes: the text of a cell, and every word of a bound value.
+
+    Example:
+        >>> without_values("JSON path error near 'hush'"), without_values("no such column: hush", {"q": "hush: a"})
+        ("JSON path error near '…'", 'no such column: …')
+    """
+    words = re.sub("'.*'", "'…'", words, flags=re.DOTALL)
+    bound = {word for value in (binds or {}).values() for word in re.findall(r"\w+", str(value))}
+    return re.sub(r"\w+", lambda found: "…" if found[0] in bound else found[0], words)
+
+
 class Watch:
-    """While it is entered, sorting may take so much space and the statement so much time; None does not look.
+    """While it is entered, sorting may take so much space and the statement so much time, unless it is given up.
 
     It interrupts again and again: an interrupt that comes before the statement has begun is lost.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, sort_bytes: int | None = None, seconds: float | None = None
+        self,
+        connection: sqlite3.Connection,
+        sort_bytes: int | None = None,
+        seconds: float | None = None,
+        given_up: Callable[[], bool] | None = None,
     ) -> None:
+        """What is None is not looked at."""
         self._connection = connection
         self._sort_bytes = sort_bytes
         self._until = None if seconds is None else time.monotonic() + seconds
         self._every = WATCH_SECONDS if seconds is None else max(0.001, min(WATCH_SECONDS, seconds))
+        self._given_up = given_up
         self._over = False
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="watch")
@@ -95,11 +119,16 @@ class Watch:
 
     def _watch(self) -> None:
         while not self._done.wait(self._every):
-            if self._sort_bytes is not None and unlinked_bytes() > self._sort_bytes:
-                self._over = True
+            if self._has_to_end():
                 self._connection.interrupt()
-            elif self._until is not None and time.monotonic() >= self._until:
-                self._connection.interrupt()
+
+    def _has_to_end(self) -> bool:
+        if self._sort_bytes is not None and unlinked_bytes() > self._sort_bytes:
+            self._over = True
+            return True
+        if self._until is not None and time.monotonic() >= self._until:
+            return True
+        return self._given_up is not None and self._given_up()
 
 
 def unlinked_bytes() -> int:

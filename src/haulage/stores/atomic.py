@@ -87,6 +87,14 @@ def sync(path: Path) -> None:
     sync_folder(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and what is missing above it, so that a power cut takes none of it back."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Have the names of a folder on the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, Table, delete, select, tuple_
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, Table, delete, event, select, tuple_
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.clock import now_ms
 from haulage.core.errors import StoreUnavailable
+from haulage.stores import forks
 from haulage.stores.dialect import DRIVER_ERRORS, INTEGRITY_ERRORS, begin_to_write, driver_of, driver_words
 from haulage.stores.prepared import Prepared, Statement
 
@@ -32,7 +34,10 @@ class Database:
         self.engine = reader
         self._writer = writer
         self._turn = threading.Lock()
-        self._kept: tuple[int, PoolProxiedConnection, DBAPIConnection] | None = None  # by process
+        self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
+        self._file: tuple[int, int] | None = None  # device and inode, once it was opened
+        event.listen(reader, "checkout", self._checked_out)
+        forks.watch_over(self)
 
     @contextmanager
     def write(self, tx: Connection | None = None) -> Iterator[Connection]:
@@ -78,18 +83,68 @@ class Database:
 
     def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
-        if self._kept is None or self._kept[0] != os.getpid():  # A forked process must not use its parent's.
+        if self._kept is None:
             pooled = self.engine.raw_connection()
-            self._kept = (os.getpid(), pooled, driver_of(pooled))
-        return self._kept[2]
+            self._kept = (pooled, driver_of(pooled))
+        self._see_same_file()
+        return self._kept[1]
+
+    def _see_same_file(self) -> None:
+        """A file put in the place of the open one is another store: half of our connections would be of the old one.
+
+        Raises:
+            StoreUnavailable: it was replaced or removed; only a new start can help.
+        """
+        path = self.engine.url.database
+        assert path is not None
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at each claim, and a Path takes as long as the call itself
+        except OSError as problem:
+            raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
+        if self._file is None:
+            self._file = (found.st_dev, found.st_ino)
+        if self._file != (found.st_dev, found.st_ino):
+            raise StoreUnavailable(
+                f"{path} was replaced while it was open; stop everything that uses it, then start again"
+            )
+
+    def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+        try:
+            self._see_same_file()
+        except StoreUnavailable:
+            # Not to be closed: SQLite would remove the log by its name, and that is the other file's by now.
+            forks.keep_open(record.dbapi_connection)
+            record.dbapi_connection = pooled.dbapi_connection = None  # type: ignore[misc]
+            raise
 
     def close(self) -> None:
         """Give every connection back."""
         with self._turn:
-            if self._kept is not None and self._kept[0] == os.getpid():
-                self._kept[1].close()
+            self.close_unused()
+
+    def close_unused(self) -> int:
+        """Close every connection that nobody uses, while it is our turn; gives how many are used."""
+        try:
+            self._see_same_file()
+        except StoreUnavailable:
+            forks.keep_open((self._kept, self.engine.pool))
             self._kept = None
+            self.engine.dispose(close=False)
+            self._writer.pool = self.engine.pool
+            return 0
+        if self._kept is not None:
+            self._kept[0].close()
+        self._kept = None
+        used: int = self.engine.pool.checkedout()  # type: ignore[attr-defined]  # of a QueuePool
         self.engine.dispose()
+        self._writer.pool = self.engine.pool
+        return used
+
+    def begin_anew(self, *, usable: bool) -> None:
+        """In a forked process: nobody holds the turn; see ``forks.py`` for when it is not usable."""
+        self._turn = threading.Lock()
+        if not usable:
+            event.listen(self.engine, "do_connect", forks.refuse)
 
     def take_turn(self) -> None:
         """Wait for the other writers of this process."""

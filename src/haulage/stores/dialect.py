@@ -29,8 +29,15 @@ _decode_json = json.JSONDecoder().raw_decode
 
 
 def _read_json(text: str) -> Any:
-    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for."""
-    return _decode_json(text)[0]
+    """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for.
+
+    What a failing disk has made unreadable is an empty object: that run fails, as its plan has no query, while an
+    exception here would end the worker that claims it, and the next one, and every list that it stands in.
+    """
+    try:
+        return _decode_json(text)[0]
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 def driver_words(problem: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from haulage.core.ports import KeptKey
 from haulage.stores.database import Database
@@ -56,6 +56,21 @@ class SqlKeys:
                     expires_at=now + int(seconds * 1000),
                 )
             )
+
+    def held(
+        self, tenant: str, account: str, *, at_most: int, now: int | None = None, tx: Connection | None = None
+    ) -> tuple[int, int | None]:
+        """How many keys of an account are remembered, counted up to a number, and when the first of them is not."""
+        mine = (keys.c.tenant == tenant, keys.c.account == account)
+        some = select(keys.c.key).where(*mine).limit(at_most).subquery()  # the primary key alone, at every request
+        with self._database.read(tx) as connection:
+            count = connection.execute(select(func.count()).select_from(some)).scalar_one()
+            if count < at_most:
+                return count, None
+            # Now it matters that some of them are only not swept yet.
+            still = (*mine, keys.c.expires_at > self._database.now(now))
+            row = connection.execute(select(func.count(), func.min(keys.c.expires_at)).where(*still)).one()
+        return row[0], row[1]
 
     def forget(self, *, now: int | None = None) -> int:
         """Remove keys that are too old."""

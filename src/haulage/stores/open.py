@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
+from haulage.stores.atomic import make_folder
 from haulage.stores.database import Database, answered
 from haulage.stores.dialect import SqliteWatcher, sqlite_engines
 from haulage.stores.exports import ExportRows
@@ -32,7 +33,7 @@ class Store:
         """Open it without looking at its schema; ``open_store`` looks."""
         self.url = url
         self.path = sqlite_path(url)
-        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path))))
+        self._database = Database(*sqlite_engines(URL.create("sqlite", database=str(self.path.absolute()))))
         self.capabilities = Capabilities(transactions=True, database_clock=False)
         self.exports = ExportRows(self._database, limits)
         self.workers = SqlWorkers(self._database)
@@ -66,6 +67,14 @@ class Store:
         with self._database.read() as connection:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+
+    def identity(self) -> str:
+        """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a schema."""
+        if self.schema().version is None:
+            return ""
+        with self._database.read() as connection:
+            kept = connection.execute(select(facts.c.value).where(facts.c.name == "store_id")).scalar()
+        return "" if kept is None else f"{kept:016x}"
 
     def migrate(self, target: str = "head") -> None:
         """Bring the schema to a version: ``head``, ``base``, or a revision."""
@@ -124,7 +133,7 @@ def _make_private(path: Path) -> None:
     """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
     try:
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent)  # SQLite syncs the folder that its file stands in, and nobody but us those above
             path.touch(mode=0o600)
     except OSError as problem:
         raise StoreUnavailable(f"{path}: {problem.strerror}") from problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import delete, insert, select
 
-from haulage.core.ports import SignIn
+from haulage.core.ports import LINK, SignIn
 from haulage.stores.database import Database
 from haulage.stores.tables import sessions
 
@@ -16,11 +16,20 @@ class SqlSessions:
         """Bind the database."""
         self._database = database
 
-    def open(self, sign_in: SignIn, *, now: int | None = None) -> None:
-        """Remember a sign-in."""
+    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+        """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
         values = {name: getattr(sign_in, name) for name in sessions.c.keys()}  # noqa: SIM118 - a collection
+        others = select(sessions.c.id).where(
+            sessions.c.key_name == sign_in.key_name,
+            sessions.c.id != sign_in.id,
+            ~sessions.c.id.startswith(LINK),
+        )
         with self._database.write() as connection:
             connection.execute(insert(sessions).values(values))
+            if at_most is not None:
+                by_end = others.order_by(sessions.c.expires_at.desc(), sessions.c.id)
+                surplus = connection.execute(by_end).scalars().all()[at_most - 1 :]
+                connection.execute(delete(sessions).where(sessions.c.id.in_(surplus)))
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
         """A sign-in that has not ended."""

@@ -12,7 +12,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-IN_MODIFY, IN_CREATE = 0x2, 0x100
+IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
+WRITTEN = IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO  # a file may also be put in its place
 IN_NONBLOCK, IN_CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
 HEAD = struct.Struct("iIII")  # watch, mask, cookie, length of the name after it
 READ_BYTES = 65_536
@@ -30,13 +31,13 @@ class Stir:
             descriptor = library.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
             if descriptor < 0:
                 return
-            if library.inotify_add_watch(descriptor, os.fsencode(file.parent), IN_MODIFY | IN_CREATE) < 0:
+            if library.inotify_add_watch(descriptor, os.fsencode(file.parent), WRITTEN) < 0:
                 os.close(descriptor)
                 return
             self.descriptor = descriptor
 
     def felt(self) -> bool:
-        """Say whether one of the files was written since the last call."""
+        """Say whether one of the files was written or replaced since the last call, or the kernel lost count."""
         felt = False
         while self.descriptor is not None:
             try:

@@ -48,7 +48,7 @@ class JSONTuple(TypeDecorator[tuple[Any, ...]]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> tuple[Any, ...] | None:
         """Read an array as a tuple."""
-        return None if value is None else tuple(value)
+        return None if value is None else tuple(value) if isinstance(value, list) else ()  # of a damaged row
 
 
 metadata = MetaData(
@@ -207,5 +207,5 @@ facts = Table(
     "haulage_facts",
     metadata,
     Column("name", String(32), primary_key=True),
-    Column("value", Integer, nullable=False),
+    Column("value", BigInteger, nullable=False),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import fields
 
 from haulage.core import events
@@ -32,10 +33,30 @@ def log(event: events.Event) -> None:
         logger.log(level, "%s", json.dumps({"event": type(event).__name__, **known}, ensure_ascii=True))
 
 
+def apart(observe: events.Observe) -> events.Observe:
+    """An observer whose own failure is a line in the log, and nothing to the run, the request or the worker."""
+
+    def tell(event: events.Event) -> None:
+        try:
+            observe(event)
+        except Exception as problem:  # noqa: BLE001 - a host's observer may raise anything
+            log(events.Incident("observer", type(event).__name__, f"{type(problem).__name__}: {problem}"[:500]))
+
+    return tell
+
+
+class _InUtc(logging.Formatter):
+    """Lines of several hosts can be laid side by side."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
 def to_stderr(level: int = logging.INFO) -> None:
     """Send log lines to standard error, with time and level; for the commands, not for a host application."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_InUtc("%(asctime)s %(levelname)s %(message)s"))
     logger.handlers[:] = [handler]
     logger.setLevel(level)
     logger.propagate = False

@@ -6,6 +6,7 @@ show the CSRF token of its session in a header, which another site can neither r
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import ipaddress
@@ -13,17 +14,22 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from anyio import to_thread
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from haulage.core.errors import Fault, Refused, pointer_to
+from haulage.core.patience import Call, Overdue
+from haulage.core.ports import LINK
 from haulage.core.requester import Requester
-from haulage.web.services import Door, Services, door_of
+from haulage.web.attempts import Attempts
+from haulage.web.services import Authenticate, Door, Services, door_of
 from haulage.web.tokens import binding_of
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 FOREIGN_SITES = ("cross-site", "same-site")  # of Sec-Fetch-Site; a sibling domain is not us either
 SECURE_COOKIE = "__Host-haulage"
+HOST_RETRY_SECONDS = 5  # told to whoever came while the host did not answer
 LOOPBACK_COOKIE = "haulage"  # browsers take no __Host- cookie over plain http
 
 
@@ -56,14 +62,43 @@ async def who_asks(request: Request) -> Asking:
         Refused: ``unauthenticated``, or ``csrf``.
     """
     door = door_of(request)
-    requester = await identify(door, request)
+    key = None if door.mounted else bearer_of(request)
+    if key is not None:
+        requester = await _by_guess(request, key)
+    else:
+        requester = await identify(door, request)
     if requester is None:
         raise Refused("unauthenticated")
     by_cookie = "cookie" in request.headers and not _sends_key(request)
     asking = Asking(door, requester, binding_of(requester), door.base(request.scope), by_cookie)
+    request.state.who = requester  # for the log, should this be refused
     if request.method not in SAFE_METHODS:
         _refuse_forgery(asking, request)
     return asking
+
+
+async def _by_guess(request: Request, key: str) -> Requester | None:
+    """Who holds a bearer key; a wrong one may be a guess, and those are counted."""
+    attempts: Attempts = request.app.state.attempts
+    address = address_of(request)
+    attempts.admit(address, key)
+    requester = await identify(door_of(request), request)
+    if requester is None:
+        attempts.failed(address, key)
+        await attempts.pause()
+    else:
+        attempts.succeeded(address, key)
+    return requester
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from: the peer, or what a proxy says that the server was told to trust."""
+    return request.client.host if request.client else ""
+
+
+def bearer_of(request: Request) -> str | None:
+    """The text of a bearer key; None where none is sent."""
+    return request.headers["authorization"][len("bearer ") :].strip() if _sends_key(request) else None
 
 
 def _refuse_forgery(asking: Asking, request: Request) -> None:
@@ -88,9 +123,13 @@ def no_query(request: Request, _asking: Asks) -> None:
     Raises:
         Refused: ``invalid``.
     """
-    if request.query_params:
-        names = dict.fromkeys(request.query_params.keys())
-        raise Refused("invalid", faults=[Fault(pointer_to("query", name), "is not known here") for name in names])
+    if faults := query_faults(request):
+        raise Refused("invalid", faults=faults)
+
+
+def query_faults(request: Request) -> list[Fault]:
+    """A fault for each query parameter, where none are known."""
+    return [Fault(pointer_to("query", name), "is not known here") for name in request.query_params]
 
 
 def refuse_foreign_site(request: Request) -> None:
@@ -104,34 +143,60 @@ def refuse_foreign_site(request: Request) -> None:
 
 
 async def identify(door: Door, request: Request) -> Requester | None:
-    """Who asks, looked up now; called again while a download or a stream goes on."""
+    """Who asks, looked up now; called again while a download or a stream goes on.
+
+    Raises:
+        Refused: ``host_silent``.
+    """
     if door.authenticate is None:
         return await run_in_threadpool(_by_key_or_cookie, door.services, request)
-    call = door.authenticate
-    if inspect.iscoroutinefunction(call):
-        found = await call(request)
-    else:  # A host's own look-up may wait for its database.
-        found = await run_in_threadpool(call, request)
-        if inspect.isawaitable(found):
-            found = await found
+    found = await _ask_host(door.authenticate, request, door.services.doors.host_seconds)
     if found is not None and not isinstance(found, Requester):
         message = f"authenticate answered a {type(found).__name__}; it has to answer a Requester or None"
         raise TypeError(message)
     return found
 
 
+async def _ask_host(authenticate: Authenticate, request: Request, seconds: float) -> object:
+    """Whom the host says, within its time; one that hangs must take neither the loop nor every thread."""
+    call: Call | None = None
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            if inspect.iscoroutinefunction(authenticate):
+                return await authenticate(request)
+            call = Call(authenticate, request)
+            # A host's own look-up may wait for its database: in a thread, which is left behind when time is over.
+            found = await to_thread.run_sync(call, abandon_on_cancel=True)
+            return await found if inspect.isawaitable(found) else found
+    except Overdue:
+        raise Refused("host_silent", retry_after=HOST_RETRY_SECONDS) from None
+    except TimeoutError:
+        if not limit.expired():
+            raise  # The host's own; it is told as any failure of its own.
+        raise Refused("host_silent", retry_after=HOST_RETRY_SECONDS) from None
+    finally:
+        if call is not None:
+            call.give_up()
+
+
 def standing_of(asking: Asking, requester: Requester) -> Requester:
-    """A requester with the grants of now, which a host may know better than its session does."""
-    today = asking.services.accounts.standing(requester)
+    """A requester with the grants of now, which a host may know better than its session does.
+
+    Raises:
+        Refused: ``host_silent``.
+    """
+    try:
+        today = asking.services.accounts.standing(requester)
+    except Overdue:
+        raise Refused("host_silent", retry_after=HOST_RETRY_SECONDS) from None
     return replace(today, session=requester.session)
 
 
 def _by_key_or_cookie(services: Services, request: Request) -> Requester | None:
     if "authorization" in request.headers:
         # Whoever sends one means it: a wrong key never falls back to a cookie.
-        scheme, _, text = request.headers["authorization"].partition(" ")
-        text = text.strip()
-        return services.accounts.find(text) if scheme.lower() == "bearer" and text.isascii() else None
+        key = bearer_of(request)
+        return services.accounts.find(key) if key is not None and key.isascii() else None
     name = cookie_name(request)
     secret = request.cookies.get(name, "") if name else ""
     return by_session(services, session_id(secret)) if secret.isascii() and secret else None
@@ -155,7 +220,7 @@ def session_id(secret: str) -> str:
 
 def link_id(token: str) -> str:
     """What the store keeps of a one-time link; not what it would keep of a cookie, so no link is a cookie."""
-    return hashlib.sha256(f"haulage link {token}".encode()).hexdigest()
+    return LINK + hashlib.sha256(f"haulage link {token}".encode()).hexdigest()[: 64 - len(LINK)]
 
 
 def cookie_name(request: Request) -> str | None:

@@ -12,12 +12,14 @@ from functools import cache
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.types import Receive, Scope, Send
 
 from haulage.web import datasets, events, exports, files, openapi, operate, page, problem, redact, session
 from haulage.web.attempts import Attempts
 from haulage.web.background import SweepThread
 from haulage.web.doors import Doors
 from haulage.web.hints import Hints
+from haulage.web.places import DownloadPlaces
 from haulage.web.services import Authenticate, Door, Services
 from haulage.web.shapes import ExportWish, KeyShown
 from haulage.web.tokens import Tokens
@@ -46,10 +48,11 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
         yield
         sweep.stop()
 
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    app = _Application(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.state.haulage = door
     app.state.hints = Hints(services.store.watch, services.doors.event_streams, services.observe)
     app.state.counting = datasets.Places()
+    app.state.downloads = DownloadPlaces(services.doors)
     app.state.attempts = Attempts()
     app.state.readiness = operate.Readiness()
     app.state.sweep = sweep
@@ -74,6 +77,15 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
     app.add_middleware(Doors, door=door, sweep=sweep)
     redact.install()
     return app
+
+
+class _Application(FastAPI):
+    """Keeps at hand what only the outermost layer sees: the connection, where the server shows it, as uvicorn does."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        scope["haulage.transport"] = getattr(getattr(send, "__self__", None), "transport", None)
+        await super().__call__(scope, receive, send)
 
 
 def _methods(app: FastAPI) -> dict[str, str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -21,21 +23,46 @@ BODY_SECONDS = 20  # from the headers to the last byte of a body
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-def body_of(shape: type[Shape]) -> Callable[..., Awaitable[Shape]]:
+@dataclass(frozen=True, slots=True)
+class Given(Generic[Shape]):
+    """A body as far as it can be used, and what is wrong with the rest of it.
+
+    So that who asked learns every fault at once, also those that show only when the rest is understood.
+
+    Args:
+        shape: the members that are as they should be; None where too little is left.
+    """
+
+    shape: Shape | None
+    faults: tuple[Fault, ...]
+
+
+def body_of(shape: type[Shape]) -> Callable[..., Awaitable[Given[Shape]]]:
     """A dependency that reads the body as a shape, after it is known who asks.
 
     Raises:
-        Refused: ``unsupported_media_type``, ``too_large``, ``malformed``, or ``invalid`` with every fault.
+        Refused: ``unsupported_media_type``, ``too_large``, or ``malformed``.
     """
 
-    async def read(request: Request, _asking: Asks) -> Shape:
-        return await read_body(request, shape)
+    async def read(request: Request, _asking: Asks) -> Given[Shape]:
+        return await _given(request, shape)
 
     return read
 
 
 async def read_body(request: Request, shape: type[Shape]) -> Shape:
-    """Read the body as a shape; see ``body_of``."""
+    """Read the body as a shape.
+
+    Raises:
+        Refused: as ``body_of``, or ``invalid`` with every fault.
+    """
+    given = await _given(request, shape)
+    if given.shape is None or given.faults:
+        raise Refused("invalid", faults=given.faults)
+    return given.shape
+
+
+async def _given(request: Request, shape: type[Shape]) -> Given[Shape]:
     _refuse_media_type(request)
     limit = door_of(request).services.doors.body_bytes
     try:
@@ -45,11 +72,30 @@ async def read_body(request: Request, shape: type[Shape]) -> Shape:
         raise Refused("malformed", f"The body did not arrive within {BODY_SECONDS} s.") from None
     except ClientDisconnect:  # Nobody reads this, but without it every client that goes away would be an incident.
         raise Refused("malformed", "The body did not arrive.") from None
+    return _fitted(given, shape)
+
+
+def _fitted(given: Any, shape: type[Shape]) -> Given[Shape]:
     try:
-        return shape.model_validate(given)
+        return Given(shape.model_validate(given), ())
     except ValidationError as invalid:
-        faults = [Fault(pointer_to(*each["loc"]), _said(each["type"], each["msg"])) for each in invalid.errors()]
-        raise Refused("invalid", faults=faults) from None
+        wrong = invalid.errors()
+    faults = tuple(Fault(pointer_to(*each["loc"]), _said(each["type"], each["msg"])) for each in wrong)
+    if isinstance(given, dict):
+        with suppress(ValidationError):
+            return Given(shape.model_validate(_without(given, [each["loc"] for each in wrong])), faults)
+    return Given(None, faults)
+
+
+def _without(given: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> dict[str, Any]:
+    """A body without its faulty members, and without the faulty names inside those that are objects."""
+    left = {name: dict(value) if isinstance(value, dict) else value for name, value in given.items()}
+    for member, *inside in places:
+        if inside and isinstance(left.get(str(member)), dict):
+            left[str(member)].pop(inside[0], None)
+        else:
+            left.pop(str(member), None)
+    return left
 
 
 def _said(kind: str, message: str) -> str:

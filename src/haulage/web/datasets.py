@@ -21,6 +21,7 @@ from haulage.core.requester import Requester
 from haulage.formats import COMPRESSIONS, FORMATS, Format
 from haulage.web.access import Asking, Asks, no_query
 from haulage.web.answers import document, representation
+from haulage.web.download import until_gone
 from haulage.web.openapi import says
 from haulage.web.shapes import DatasetName
 from haulage.web.shown import CountsShown, DatasetList
@@ -76,10 +77,12 @@ def list_datasets(request: Request, asking: Asks) -> Response:
     },
 )  # fmt: skip
 async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
-    """How many rows the conditions give now, counted in one read transaction."""
+    """How many rows the conditions give now, counted in one read transaction; it ends when the client goes."""
     seconds = asking.services.limits.build.count_seconds
     places: Places = request.app.state.counting
     async with AsyncExitStack() as held:
+        gone = asyncio.create_task(until_gone(request.receive))
+        held.callback(gone.cancel)
         try:
             async with asyncio.timeout(seconds):  # to wait for a place; the count itself has its own limit
                 await held.enter_async_context(places.own(asking.requester.tenant))
@@ -87,7 +90,7 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
         except TimeoutError:
             raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
         counts = await run_in_threadpool(
-            asking.services.exports.counts, asking.requester, name, _given(request, asking, name)
+            asking.services.exports.counts, asking.requester, name, _given(request, asking, name), given_up=gone.done
         )
     return document(
         {

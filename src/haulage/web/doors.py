@@ -10,7 +10,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haulage.web.background import SweepThread
-from haulage.web.download import ConnectionCut
+from haulage.web.download import ConnectionCut, end_connection
 from haulage.web.problem import incident
 from haulage.web.services import Door
 
@@ -54,7 +54,8 @@ class Doors:
                 await self._head(scope, receive, guarded)
             else:
                 await self._app(scope, receive, guarded)
-        except ConnectionCut:
+        except ConnectionCut as cut:
+            end_connection(scope, cut, self._door.services.doors.download_stall_seconds)
             # Our own server closes a connection whose answer was left unfinished. What stands between a host
             # and its server might finish it, so there the exception has to say that it failed.
             if self._door.mounted:

@@ -10,13 +10,17 @@ a piece, at most once a second, it is looked again who asks: a log-out, a ban or
 that takes nothing for a minute is cut, and so is a download of ten minutes.
 
 Cutting. ASGI knows no "abort". An exception after the response has started makes a server close the
-connection short of its Content-Length, and passes through a host's middleware as what it is.
+connection short of its Content-Length, and passes through a host's middleware as what it is. A server that
+closes sends first what it still holds, and to a client that takes nothing that has no end: so where we stand
+alone, ``end_connection`` drops the connection under it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
+import struct
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,6 +36,7 @@ from haulage.core.errors import Refused, StoreUnavailable
 from haulage.exports.access import access_file
 from haulage.exports.life import ExportRun
 from haulage.web.access import Asking, identify, standing_of
+from haulage.web.places import DownloadPlaces
 from haulage.web.ranges import Piece
 
 PIECE_BYTES = 256 * 1024
@@ -39,6 +44,10 @@ PIECE_BYTES = 256 * 1024
 
 class ConnectionCut(Exception):
     """End this connection now; what was sent must not look complete."""
+
+
+class TakesNothing(ConnectionCut):
+    """It has to be dropped with what it still holds, or it would not end."""
 
 
 def refuse_damaged(asking: Asking, run: ExportRun, opened: BinaryIO, piece: Piece) -> None:
@@ -53,6 +62,23 @@ def refuse_damaged(asking: Asking, run: ExportRun, opened: BinaryIO, piece: Piec
     opened.seek(0)
     if hashlib.sha256(data).hexdigest() != run.sha256:
         raise asking.services.exports.mislay(run, "the bytes are not those that were written")
+
+
+def end_connection(scope: Scope, cut: ConnectionCut, stall_seconds: float) -> None:
+    """See that a cut connection ends, where the server is uvicorn: it closes, but sends first what it still holds."""
+    transport: asyncio.Transport | None = scope.get("haulage.transport")
+    if transport is not None:
+        seconds = 0 if isinstance(cut, TakesNothing) else stall_seconds
+        asyncio.get_running_loop().call_later(seconds, _drop, transport)
+
+
+def _drop(transport: asyncio.Transport) -> None:
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        # Or the kernel would go on offering what it holds to somebody who does not take it.
+        with suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class Download(Response):
@@ -85,16 +111,17 @@ class Download(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything, or cut the connection."""
-        gone = asyncio.create_task(_until_gone(receive))
-        whole = False
-        try:
-            await self._stream(send, gone)
-            whole = self._sent == self._piece.length
-        finally:
-            gone.cancel()
-            self._opened.close()
-            run, who = self._run, self._asking.requester
-            self._asking.services.observe(events.FileServed(run.id, who.tenant, who.account, self._sent, whole))
+        places: DownloadPlaces = self._request.app.state.downloads
+        with self._opened, places.taken(self._asking.requester):
+            gone = asyncio.create_task(until_gone(receive))
+            whole = False
+            try:
+                await self._stream(send, gone)
+                whole = self._sent == self._piece.length
+            finally:
+                gone.cancel()
+                run, who = self._run, self._asking.requester
+                self._asking.services.observe(events.FileServed(run.id, who.tenant, who.account, self._sent, whole))
 
     async def _stream(self, send: Send, gone: asyncio.Task[None]) -> None:
         began = looked = time.monotonic()
@@ -134,7 +161,7 @@ class Download(Response):
             await run_in_threadpool(self._asking.services.exports.mislay, self._run, problem)
 
     async def _still_may(self, looked: float) -> bool:
-        """Look again who asks; False when the store did not say, which is borne for a while.
+        """Look again who asks; False when the store or the host did not say, which is borne for a while.
 
         Raises:
             ConnectionCut: the session has ended, or the grant is lost.
@@ -147,24 +174,24 @@ class Download(Response):
             today = await run_in_threadpool(standing_of, asking, today)
             # The run as it was when it was opened: an expiry meanwhile does not count.
             access_file(self._run, today, asking.services.catalogue, self._opened_at)
-        except StoreUnavailable:
+        except (StoreUnavailable, Refused) as problem:
+            if problem.code not in ("store_unavailable", "host_silent"):
+                raise ConnectionCut(problem.code) from None
             if time.monotonic() - looked >= self._doors.download_stall_seconds:
                 raise ConnectionCut("the session could not be looked at") from None
             return False
-        except Refused as refused:
-            raise ConnectionCut(refused.code) from None
         return True
 
     async def _give(self, send: Send, message: dict[str, Any], began: float) -> None:
         """Hand one message to the server; it waits while the client takes nothing."""
         left = began + self._doors.download_seconds - time.monotonic()
         if left <= 0:
-            raise ConnectionCut("the download took too long")
+            raise TakesNothing("the download took too long")
         try:
             async with asyncio.timeout(min(left, self._doors.download_stall_seconds)):
                 await send(message)
         except TimeoutError:
-            raise ConnectionCut("the client took nothing") from None
+            raise TakesNothing("the client took nothing") from None
 
 
 def _read(opened: BinaryIO, count: int) -> bytes:
@@ -176,7 +203,7 @@ def _read(opened: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
-async def _until_gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
     """Return when the client has gone; a server's ``send`` does not say so."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -28,7 +28,7 @@ from haulage.web.shapes import RunToken
 
 router = APIRouter(tags=["exports"])
 
-SILENT_SECONDS = 1.0  # before a store that did not answer is asked again
+SILENT_SECONDS = 1.0  # before a store, or a host, that did not answer is asked again
 COMMENT_SECONDS = 15  # of silence before a comment, so that nobody between us takes the stream for dead
 
 
@@ -94,9 +94,9 @@ class Stream(Response):
             if today is None or today.session != asking.requester.session:
                 return None
             return await run_in_threadpool(asking.services.exports.get, today, last.id)
-        except Refused:
-            return None
-        except StoreUnavailable:
+        except (StoreUnavailable, Refused) as problem:
+            if problem.code not in ("store_unavailable", "host_silent"):
+                return None
             asyncio.get_running_loop().call_later(SILENT_SECONDS, changed.set)
             return last  # What it is now is not known.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import WithJsonSchema
 from starlette.responses import Response
 
 from haulage.core import events
@@ -12,9 +14,9 @@ from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.show import show
-from haulage.web.access import Asking, Asks, no_query, standing_of
+from haulage.web.access import Asking, Asks, no_query, query_faults, standing_of
 from haulage.web.answers import document, representation
-from haulage.web.bodies import body_of
+from haulage.web.bodies import Given, body_of
 from haulage.web.openapi import body, says
 from haulage.web.shapes import ExportWish, ListQuery, RunToken
 from haulage.web.shown import LinkShown, RunPage, RunShown
@@ -24,43 +26,38 @@ router = APIRouter(tags=["exports"])
 
 RETRY_SECONDS = 1  # told to whoever waits for a run
 
+KEY = re.compile(r"[\x20-\x7e]{1,200}")
+# Said and not enforced by the framework, which would answer before anything else that is wrong is known.
 IdempotencyKey = Annotated[
     str | None,
-    Header(
-        alias="Idempotency-Key",
-        max_length=200,
-        min_length=1,
-        pattern=r"^[\x20-\x7e]+$",
-        description="The same key with the same body gives the same run for a day.",
-    ),
+    Header(alias="Idempotency-Key", description="The same key with the same body gives the same run for a day."),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[\x20-\x7e]+$"}),
 ]
 
 
 @router.post(
     "/exports",
     status_code=202,
-    dependencies=[Depends(no_query)],
     responses=says({202: RunShown, 200: RunShown}, "malformed", "csrf", "forbidden", "not_found", "key_reused",
                    "key_gone", "too_large", "unsupported_media_type", "invalid", "library_missing", "too_many_queued",
-                   "no_worker", "queue_full", "storage_exceeded", "source_unavailable", "source_failed"),
+                   "too_many_keys", "no_worker", "queue_full", "storage_exceeded", "source_unavailable",
+                   "source_failed"),
     openapi_extra=body(ExportWish),
 )  # fmt: skip
 def request_export(
     request: Request,
     asking: Asks,
-    wish: Annotated[ExportWish, Depends(body_of(ExportWish))],
+    given: Annotated[Given[ExportWish], Depends(body_of(ExportWish))],
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Ask for an export. 202 for a new run; 200 for an equal one under way, or for the same Idempotency-Key."""
-    accepted = asking.services.exports.request(
-        asking.requester,
-        wish.dataset,
-        format=wish.format,
-        parameters=wish.parameters,
-        columns=wish.columns,
-        compression=wish.compression,
-        options=wish.options,
-        idempotency_key=idempotency_key,
+    wish, faults = given.shape, [*given.faults, *query_faults(request)]
+    if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
+        faults.append(Fault("/header/Idempotency-Key", "write 1 to 200 printable characters of ASCII"))
+    if wish is None:
+        raise Refused("invalid", faults=faults)
+    accepted = asking.services.exports.accept(
+        asking.requester, wish.asked(), idempotency_key=idempotency_key, faults=faults
     )
     place = _address(asking, accepted.run)
     headers = {"Location": place, "Content-Location": place, **_waiting(accepted.run)}
@@ -75,13 +72,14 @@ def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Que
     """One's own exports, newest first."""
     size_max = asking.services.doors.page_size
     limit = query.limit if "limit" in query.model_fields_set else min(query.limit, size_max)
-    if limit > size_max:
-        raise Refused("invalid", faults=[Fault("/query/limit", f"write at most {size_max}")])
+    faults = [Fault("/query/limit", f"write at most {size_max}")] if limit > size_max else []
     before = None
     if query.cursor is not None:
         before = asking.door.tokens.read_page(asking.binding, query.cursor)
         if before is None:
-            raise Refused("invalid", faults=[Fault("/query/cursor", "write next_cursor of the page before")])
+            faults.append(Fault("/query/cursor", "write next_cursor of the page before"))
+    if faults:
+        raise Refused("invalid", faults=faults)
     runs = asking.services.exports.list(
         asking.requester,
         state=query.state,
@@ -172,6 +170,7 @@ def observe_refusal(asking: Asking, refused: Refused, run_id: str) -> None:
     """Tell the log that a file was asked for and refused."""
     who = asking.requester
     asking.services.observe(events.RequestRefused(refused.code, who.tenant, who.account, f"file {run_id}"))
+    refused.observed = True
 
 
 def _token(asking: Asking, run: ExportRun) -> str:

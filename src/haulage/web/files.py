@@ -27,7 +27,7 @@ router = APIRouter(tags=["files"])
 
 HEADERS = ("Accept-Ranges", "Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Repr-Digest")
 _REFUSALS = ("not_found", "not_ready", "link_expired", "expired", "cancelled", "failed", "artifact_lost",
-             "precondition_failed", "range_not_satisfiable")  # fmt: skip
+             "precondition_failed", "range_not_satisfiable", "too_many_downloads", "downloads_full")  # fmt: skip
 _ANSWERS = says({200: "*/*", 206: "*/*", 304: None}, *_REFUSALS, headers=HEADERS)
 # No pattern on Range: what does not match is ignored, not refused.
 _ASKS = {"parameters": [{"name": "Range", "in": "header", "schema": {"type": "string"}}]}
@@ -36,7 +36,7 @@ _ASKS = {"parameters": [{"name": "Range", "in": "header", "schema": {"type": "st
 @router.head(
     "/files/{file_token}",
     response_class=Response,
-    responses=says({200: None, 304: None}, *_REFUSALS[:-1], headers=HEADERS),
+    responses=says({200: None, 304: None}, *_REFUSALS[:-3], headers=HEADERS),
 )
 @router.get("/files/{file_token}", response_class=Response, responses=_ANSWERS, openapi_extra=_ASKS)
 def fetch_file(request: Request, asking: Asks, file_token: FileToken) -> Response:

@@ -21,7 +21,8 @@ from haulage.web.shown import Problem
 router = APIRouter()
 
 PROBLEM = "application/problem+json"
-ANYWHERE = ("unauthenticated", "store_unavailable", "internal")  # of every route that asks who asks
+# Of every route that asks who asks.
+ANYWHERE = ("unauthenticated", "too_many_attempts", "store_unavailable", "host_silent", "internal")
 SUMMARY = """Durable exports: asked for here, built by a worker, fetched when they are ready.
 
 Every error is an RFC 9457 problem with a `code`. HEAD is answered wherever GET is. A request body is at most

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from haulage.core import events
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Refused, StoreUnavailable
 from haulage.core.requester import OPERATOR
@@ -86,51 +90,80 @@ async def show_live() -> Response:
 
 
 @router.get("/health/ready", responses=says({200: HealthShown}, "not_serving", public=True))
-def show_ready(request: Request) -> Response:
+async def show_ready(request: Request) -> Response:
     """Store, schema and storage can be used. It is ready without a worker too: files can still be fetched."""
     readiness: Readiness = request.app.state.readiness
-    found = readiness.look(door_of(request).services)
+    found = await readiness.look(door_of(request).services)
     if found["status"] != "ok":
         return problem("not_serving", headers={"Retry-After": "2"}, checks=found["checks"], workers=found["workers"])
     return document(found)
 
 
 class Readiness:
-    """The last look at what this process needs, so that asking often costs nothing."""
+    """The last look at what this process needs, so that asking often costs nothing.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, keep_seconds: float = 2) -> None:
-        """``keep_seconds`` is how old an answer may be."""
+    Whoever asks while a look goes on waits for that one, and not for long: a store or a disk that hangs keeps one
+    thread of our own, however often it is asked, and none of those that answer requests.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, keep_seconds: float = 2, wait_seconds: float = 3
+    ) -> None:
+        """``keep_seconds`` is how old an answer may be, ``wait_seconds`` how long a look may take."""
         self._clock = clock
         self._keep_seconds = keep_seconds
+        self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
-        self._looked_at = float("-inf")
-        self._found: dict[str, Any] = {}
+        self._look: _Look | None = None
 
-    def look(self, services: Services) -> dict[str, Any]:
+    async def look(self, services: Services) -> dict[str, Any]:
         """What can be used, and how many workers live; None where the store does not say."""
         with self._lock:
-            if self._clock() - self._looked_at >= self._keep_seconds:
-                self._found = self._check(services)
-                self._looked_at = self._clock()
-            return self._found
+            look = self._look
+            if look is None or (look.ended_at is not None and self._clock() - look.ended_at >= self._keep_seconds):
+                look = self._look = _Look(services, self._clock)
+        if not look.done.done():
+            await asyncio.wait([asyncio.wrap_future(look.done)], timeout=self._wait_seconds)
+        return look.found()
 
-    def _check(self, services: Services) -> dict[str, Any]:
-        checks = {"store": "ok", "schema": "ok", "artifacts": "ok"}
-        workers: int | None = None
-        try:
-            schema = services.store.schema()
-            if schema.version is None or schema.version < schema.wanted:
-                checks["schema"] = "failing"
-            else:
-                workers = len(services.store.workers.seen(services.limits.presence_seconds))
-        except StoreUnavailable:
-            checks |= {"store": "failing", "schema": "failing"}
-        try:
-            services.artifacts.check()
-        except OSError:
-            checks["artifacts"] = "failing"
+
+class _Look:
+    """One look, in a thread of its own; what has not been seen to work counts as failing."""
+
+    def __init__(self, services: Services, clock: Callable[[], float]) -> None:
+        self.done: Future[None] = Future()
+        self.ended_at: float | None = None
+        self._services = services
+        self._clock = clock
+        self._checks = dict.fromkeys(("store", "schema", "artifacts"), "failing")
+        self._workers: int | None = None
+        threading.Thread(target=self._run, daemon=True, name="haulage readiness").start()
+
+    def found(self) -> dict[str, Any]:
+        checks = dict(self._checks)
         status = "failing" if "failing" in checks.values() else "ok"
-        return {"status": status, "checks": checks, "workers": workers}
+        return {"status": status, "checks": checks, "workers": self._workers}
+
+    def _run(self) -> None:
+        try:
+            with suppress(StoreUnavailable):
+                self._ask_store()
+            with suppress(OSError):
+                self._services.artifacts.check()
+                self._checks["artifacts"] = "ok"
+        except Exception as problem:  # noqa: BLE001 - nobody else would hear of it
+            what = f"{type(problem).__name__}: {problem}"[:500]
+            self._services.observe(events.Incident("readiness", "readiness", what))
+        self.ended_at = self._clock()
+        self.done.set_result(None)
+
+    def _ask_store(self) -> None:
+        store = self._services.store
+        schema = store.schema()
+        if schema.version is not None and schema.version >= schema.wanted:
+            self._workers = len(store.workers.seen(self._services.limits.presence_seconds))
+            self._checks["schema"] = "ok"
+        self._checks["store"] = "ok"
 
 
 def _refuse_others(asking: Asking) -> None:

@@ -24,6 +24,10 @@ from haulage.web.services import door_of
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:problem-type:haulage:"  # followed by the code
 STORE_RETRY_SECONDS = 2
+DENIED = ("unauthenticated", "csrf", "forbidden", "not_found", "too_many_attempts")  # who may not, or is not known
+FAULTS_MAX = 20  # listed in one problem; how many more there are is said
+POINTER_MAX = 200  # characters of a pointer
+DETAIL_MAX = 500  # and of what is said about it
 CODES = {400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
 
 
@@ -60,13 +64,28 @@ def problem(
         "status": status,
         "detail": detail or failure.sentence,
         "code": code,
-        "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in faults],
+        "errors": _listed(faults),
         **members,
     }
     given = {"Cache-Control": "no-store", **(headers or {})}
     if status == HTTPStatus.UNAUTHORIZED:
         given["WWW-Authenticate"] = 'Bearer realm="haulage"'
     return Response(written(body), status, given, MEDIA_TYPE)
+
+
+def _listed(faults: Sequence[Fault]) -> list[dict[str, str]]:
+    """The first faults: an answer must not grow with what was sent, neither by their number nor by their names."""
+    shown = [
+        {"pointer": _short(each.pointer, POINTER_MAX), "detail": _short(each.detail, DETAIL_MAX)}
+        for each in faults[:FAULTS_MAX]
+    ]
+    if more := len(faults) - len(shown):
+        shown.append({"pointer": "", "detail": f"and {more:,} more"})
+    return shown
+
+
+def _short(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def refused_as(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:
@@ -85,9 +104,25 @@ def incident(observe: events.Observe, where: str, raised: Exception) -> Response
     return problem("internal", detail=f"Something went wrong here. Incident {number}.", incident=number)
 
 
-async def _refused(_request: Request, raised: Exception) -> Response:
+async def _refused(request: Request, raised: Exception) -> Response:
     assert isinstance(raised, Refused)
+    if raised.code in DENIED and not raised.observed:
+        _observe_denial(request, raised.code)
     return refused_as(raised)
+
+
+def _observe_denial(request: Request, code: str) -> None:
+    """Tell the log who wanted what; the route and never the path, which holds a token."""
+    who = getattr(request.state, "who", None)
+    what = f"{request.method} {getattr(request.scope.get('route'), 'path', 'unknown')}"
+    if who is not None:
+        tenant, account = who.tenant, who.account
+    elif code != "not_found":  # that of a public file is no denial
+        tenant = account = ""
+        what += f" from {request.client.host if request.client else 'nowhere'}"
+    else:
+        return
+    door_of(request).services.observe(events.RequestRefused(code, tenant, account, what))
 
 
 async def _store_unavailable(request: Request, raised: Exception) -> Response:

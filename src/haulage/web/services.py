@@ -35,7 +35,11 @@ class Accounts(Protocol):
         """The requester of a key by its name; None when it was removed."""
 
     def standing(self, asked: Requester) -> Requester:
-        """A requester with the grants of now, or banned; the same one where nobody can know."""
+        """A requester with the grants of now, or banned; the same one where nobody can know.
+
+        Raises:
+            Overdue: the host was asked and did not say in time.
+        """
 
 
 class Schema(Protocol):

@@ -6,7 +6,6 @@ its key leaves the configuration.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from haulage.core.ports import SignIn
 from haulage.core.requester import Requester
 from haulage.web.access import (
     Asks,
+    address_of,
     by_session,
     cookie_name,
     link_id,
@@ -39,6 +39,7 @@ router = APIRouter(tags=["session"])
 own_router = APIRouter(tags=["session"])  # where no host signs in
 
 SIGNED_OUT: dict[str, object] = {"account": None, "tenant": None, "grants": [], "csrf": None, "sign_out": False}
+LINK_OVER = "?link=over"  # the page says what that means
 LINK_SECONDS = 600  # of a one-time link; whoever makes one keeps a SignIn under ``access.link_id`` of its token
 
 
@@ -54,7 +55,8 @@ async def key_shown(request: Request) -> KeyShown:
     """The key in the body, from our own page or from a program."""
     refuse_foreign_site(request)
     if cookie_name(request) is None:
-        raise Refused("forbidden", "Signing in needs https. Behind a proxy, let it set X-Forwarded-Proto.")
+        why = "Signing in needs https. Let a proxy set X-Forwarded-Proto, and name it in serve.trusted_proxies."
+        raise Refused("forbidden", why)
     return await read_body(request, KeyShown)
 
 
@@ -69,16 +71,16 @@ async def key_shown(request: Request) -> KeyShown:
 async def sign_in(request: Request, shown: Annotated[KeyShown, Depends(key_shown)]) -> Response:
     """Turn a key into a session."""
     attempts: Attempts = request.app.state.attempts
-    client = request.client.host if request.client else ""
-    attempts.admit(client)
-    attempts.failed(client)  # Until it is known better, or guesses sent at once would all be admitted.
+    address, key = address_of(request), shown.key.strip()
+    attempts.admit(address, key)
+    attempts.failed(address, key)  # Until it is known better, or guesses sent at once would all be admitted.
     services = door_of(request).services
-    key = shown.key.strip()
     who = await run_in_threadpool(services.accounts.find, key) if key.isascii() else None
     if who is None or who.key is None:
-        await asyncio.sleep(attempts.pause_seconds)
+        await attempts.pause()
         raise Refused("unauthenticated", "This key is not known.")
-    attempts.succeeded(client)
+    attempts.take_back(address)
+    attempts.succeeded(address, key)
     await run_in_threadpool(_close, request)
     secret, signed = await run_in_threadpool(_open, services, who, who.key)
     csrf = door_of(request).tokens.for_forms(binding_of(signed))
@@ -105,27 +107,34 @@ def sign_out(request: Request, asking: Asks) -> Response:
 
 
 def follow_link(request: Request, token: str) -> Response:
-    """Use a one-time link: a new session and the page without the link; a used one leads to the page as well."""
-    services = door_of(request).services
-    response = RedirectResponse(request.scope.get("root_path", "") + "/", 303, {"Cache-Control": "no-store"})
+    """Use a one-time link: a new session and the page without the link; one that is used or over leads to a word."""
     embedded = request.headers.get("sec-fetch-dest", "document") != "document" or "sec-purpose" in request.headers
-    if embedded or cookie_name(request) is None or not token.isascii():
-        return response  # An image of another page, or a browser that reads ahead, must not use it up.
-    taken = services.store.sessions.take(link_id(token))
+    if embedded or cookie_name(request) is None:
+        return _to_page(request)  # An image of another page, or a browser that reads ahead, must not use it up.
+    services = door_of(request).services
+    sessions, identifier = services.store.sessions, link_id(token) if token.isascii() else ""
+    # A look first: whoever makes links up must not keep others from writing.
+    taken = sessions.take(identifier) if sessions.find(identifier) is not None else None
     holder = None if taken is None else services.accounts.named(taken.key_name)
     if taken is None or holder is None or (holder.tenant, holder.account) != (taken.tenant, taken.account):
-        return response
+        return _to_page(request, LINK_OVER)
     _close(request)
     secret, _ = _open(services, holder, taken.key_name)
+    response = _to_page(request)
     _set_cookie(request, response, secret)
     return response
+
+
+def _to_page(request: Request, query: str = "") -> Response:
+    return RedirectResponse(request.scope.get("root_path", "") + "/" + query, 303, {"Cache-Control": "no-store"})
 
 
 def _open(services: Services, who: Requester, key_name: str) -> tuple[str, Requester]:
     secret = secrets.token_urlsafe(32)
     identifier = session_id(secret)
     until = services.store.now() + int(services.doors.session_seconds * 1000)
-    services.store.sessions.open(SignIn(identifier, key_name, who.tenant, who.account, until))
+    sign_in = SignIn(identifier, key_name, who.tenant, who.account, until)
+    services.store.sessions.open(sign_in, at_most=services.doors.sessions)
     signed = by_session(services, identifier)
     if signed is None:
         raise Refused("unauthenticated", "This key is not known any more.")

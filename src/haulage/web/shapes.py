@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from haulage.core.limits import DoorLimits
 from haulage.exports.life import ExportLife, S
+from haulage.exports.plan import Asked
 
 PAGE_SIZE_MAX = DoorLimits().page_size
 TEXT_OF_TOKENS = r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{43}$"
@@ -65,6 +66,10 @@ class ExportWish(Shape):
     columns: Annotated[list[str], Field(min_length=1, max_length=1_000)] | None = None
     compression: Annotated[str, Field(max_length=32)] | None = None
     options: dict[str, str] | None = None
+
+    def asked(self) -> Asked:
+        """As the service takes it."""
+        return Asked(self.dataset, self.format, self.parameters, self.columns, self.compression, self.options or {})
 
 
 class KeyShown(Shape):

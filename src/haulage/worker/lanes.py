@@ -47,6 +47,9 @@ class Workshop(Protocol):
     def remove(self, key: str) -> bool:
         """Remove everything of a key."""
 
+    def size(self, key: str) -> int:
+        """Bytes that lie under a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bench:
@@ -265,6 +268,8 @@ class Lane:
                 values["artifact_key"] = None
             elif outcome.move is ExportLife.stop:
                 return  # Only a run without bytes is cancelled: the lease runs out and the sweep tries on.
+            else:
+                values["stored_bytes"] = bench.artifacts.size(str(run.artifact_key))  # counted until they are gone
         self._settle_until_heard(outcome.move, values)
         move = outcome.move
         bench.observe(events.RunSettled("export", run.id, move.name, move.target, outcome.code, outcome.cause))

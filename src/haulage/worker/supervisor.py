@@ -156,9 +156,12 @@ class Supervisor:
                     while self._free() and self._claim_one():
                         pass
                 backoff = 0.0
-            except StoreUnavailable as problem:
+            except Exception as problem:  # noqa: BLE001 - a row that a disk has damaged must not end every worker
                 backoff = min(BACKOFF_SECONDS_MAX, max(0.1, backoff * 2)) * random.uniform(0.8, 1.0)  # noqa: S311 - spreads workers, guards nothing
-                self._observe(events.StoreFailed("claim", str(problem), backoff))
+                if isinstance(problem, StoreUnavailable):
+                    self._observe(events.StoreFailed("claim", str(problem), backoff))
+                else:
+                    self._observe(events.Incident("claim", "supervisor", type(problem).__name__))
                 if watcher is not None:
                     watcher.close()  # It may look at a file that is not there any more.
                 watcher = None

@@ -51,6 +51,10 @@ class Ended(Generic[Run]):
         self.place = files.folder.root / "ended"
         self._words: dict[str, dict[str, Word]] = {}  # by day and file name
         self._mutex = threading.Lock()
+        self._folder.at_fork.append(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._mutex = threading.Lock()
 
     def take(self, path: Path, requested_at: int) -> None:
         """Move the file of a run here, by one rename: it is never in both places. The right to write is held."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
+from haulage.stores import forks
 from haulage.stores.atomic import replace, sync_folder
 
 LOCK = "lock"
@@ -67,6 +68,29 @@ class Folder:
         self._lock = root / LOCK
         self._turn = threading.Lock()
         self.observe: events.Observe = events.ignore
+        self.at_fork: list[Callable[[], None]] = []  # told in a forked process, before anything else happens there
+        forks.watch_over(self)
+
+    # A store may be opened before a fork (forks.py): the lock is opened at each write, so nothing of it is shared.
+
+    def take_turn(self) -> None:
+        """Wait for the other writers of this process."""
+        if not self._turn.acquire(timeout=TURN_SECONDS):
+            raise StoreUnavailable("too many wait to write to the store")
+
+    def give_turn(self) -> None:
+        """Let the next writer of this process go on."""
+        self._turn.release()
+
+    def close_unused(self) -> int:
+        """There is nothing that a fork would share."""
+        return 0
+
+    def begin_anew(self, *, usable: bool) -> None:
+        """In a forked process: nobody holds the turn, and no other thread is in the middle of anything."""
+        self._turn = threading.Lock()
+        for told in self.at_fork:
+            told()
 
     @contextmanager
     def writing(self, tx: Writing | None = None) -> Iterator[Writing]:
@@ -78,8 +102,7 @@ class Folder:
         if tx is not None:
             yield tx
             return
-        if not self._turn.acquire(timeout=TURN_SECONDS):
-            raise StoreUnavailable("too many wait to write to the store")
+        self.take_turn()
         try:
             with answered():
                 descriptor = self._take()
@@ -93,7 +116,7 @@ class Folder:
                 finally:
                     os.close(descriptor)
         finally:
-            self._turn.release()
+            self.give_turn()
 
     def _take(self) -> int:
         """Wait for the lock; it is opened anew each time, so that no forked process shares it."""

@@ -35,6 +35,12 @@ class Leases:
         self.slots = folder.root / "slots"
         self._mine: dict[str, int] = {}
         self._lock = threading.Lock()
+        folder.at_fork.append(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        """A forked process holds nothing, and must not keep its parent's claims alive."""
+        self._lock = threading.Lock()
+        self.close()
 
     # -- taking and giving back; the right to write is held --------------------------------------------
 

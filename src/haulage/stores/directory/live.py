@@ -89,6 +89,10 @@ class Live(Generic[Run]):
         self._count = -1  # of changes, when all of it was known
         self._fresh: Writing | None = None
         self._mutex = threading.Lock()
+        self._folder.at_fork.append(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._mutex, self._count, self._fresh = threading.Lock(), -1, None
 
     def path(self, run_id: str) -> Path:
         """The file of an id, which must be one."""

@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from haulage.core.errors import StoreUnavailable
-from haulage.core.ports import KeptKey, Presence, SignIn
+from haulage.core.ports import LINK, KeptKey, Presence, SignIn
 from haulage.stores.atomic import NEW_FLAGS, READ_FLAGS, TEMPORARY, Fixed, create, read, sync_folder
 from haulage.stores.directory.folder import Folder, Writing, answered
 from haulage.stores.directory.letter import Unreadable, opened, sealed
 from haulage.stores.directory.live import ID
 
 PRESENCE = Fixed(2048)
+
+
+def hashed(*words: str) -> str:
+    """A name for a file that stands for words which may hold any character."""
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
 class Shelf:
@@ -30,9 +35,9 @@ class Shelf:
         self._kind = kind
         self._ends: dict[str, int] = {}  # file name to expires_at, of those that were read
 
-    def path(self, *words: str) -> Path:
-        """The file of a name."""
-        return self.place / hashlib.sha256("\0".join(words).encode()).hexdigest()
+    def listed(self) -> list[Path]:
+        """Every record's file."""
+        return [path for path in self.place.iterdir() if not path.name.startswith(TEMPORARY)]
 
     def find(self, path: Path, tx: Writing | None = None) -> dict[str, Any] | None:
         """A record; what is none is moved away."""
@@ -69,7 +74,7 @@ class Shelf:
     def forget(self, now: int) -> int:
         """Remove records whose time is over; each is read once for that."""
         with answered():
-            names = {name for name in os.listdir(self.place) if not name.startswith(TEMPORARY)}  # noqa: PTH208 - names
+            names = {path.name for path in self.listed()}
             self._ends = {name: end for name, end in self._ends.items() if name in names}
             for name in names - set(self._ends):
                 record = self.find(self.place / name)
@@ -107,7 +112,7 @@ class DirectoryKeys:
         """What a key stands for, unless it is too old."""
         with answered():
             name = [tenant, account, key]
-            record = self._shelf.find(self._shelf.path(*name), tx)
+            record = self._shelf.find(self._path(name), tx)
             now = self._shelf.folder.now(now)
             for kept in [*([record] if record is not None else []), *self._with_runs(tx)]:
                 if kept["name"] == name and kept["expires_at"] > now:
@@ -134,7 +139,7 @@ class DirectoryKeys:
             if kept.run in writing.added:
                 writing.kept[kept.run] = record  # Written with the run, when nothing broke.
             else:
-                self._shelf.put(self._shelf.path(*name), record, writing, now=now)
+                self._shelf.put(self._path(name), record, writing, now=now)
 
     def write_kept(self, tx: Writing) -> None:
         """Make the files of the keys that were written with their runs."""
@@ -144,10 +149,28 @@ class DirectoryKeys:
 
     def write_one(self, record: Mapping[str, Any], tx: Writing) -> None:
         """Make the file of a key that was written with its run, if there is none yet."""
-        path = self._shelf.path(*record["name"])
+        path = self._path(record["name"])
         before = self._shelf.find(path, tx)
         if before is None or before["expires_at"] <= record["made_at"]:
             self._shelf.put(path, record, tx, now=record["made_at"])
+
+    def held(
+        self, tenant: str, account: str, *, at_most: int, now: int | None = None, tx: Writing | None = None
+    ) -> tuple[int, int | None]:
+        """How many keys of an account are remembered, counted up to a number, and when the first of them is not."""
+        with answered():
+            mine = list(self._shelf.place.glob(f"{hashed(tenant, account)}.*"))
+            if len(mine) < at_most:
+                return len(mine), None
+            # Now it matters that some of them are only not swept yet.
+            now = self._shelf.folder.now(now)
+            ends = [record["expires_at"] for path in mine if (record := self._shelf.find(path, tx)) is not None]
+        still = [end for end in ends if end > now]
+        return len(still), min(still, default=None)
+
+    def _path(self, name: list[str]) -> Path:
+        """The file of a key; its name begins with its account, whose keys are counted."""
+        return self._shelf.place / f"{hashed(*name[:2])}.{hashed(*name)}"
 
     def forget(self, *, now: int | None = None) -> int:
         """Remove keys that are too old."""
@@ -161,16 +184,28 @@ class DirectorySessions:
         """Bind the folder."""
         self._shelf = Shelf(folder, "sessions", "session")
 
-    def open(self, sign_in: SignIn, *, now: int | None = None) -> None:
-        """Remember a sign-in."""
+    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+        """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
         with answered(), self._shelf.folder.writing() as tx:
-            path = self._shelf.path(sign_in.id)
-            self._shelf.put(path, asdict(sign_in), tx, now=self._shelf.folder.now(now))
+            self._shelf.put(self._path(sign_in.id), asdict(sign_in), tx, now=self._shelf.folder.now(now))
+            if at_most is not None:
+                found = (self._shelf.find(path, tx) for path in self._shelf.listed())
+                signed = [SignIn(**record) for record in found if record is not None]
+                others = [
+                    each
+                    for each in signed
+                    if each.key_name == sign_in.key_name and each.id != sign_in.id and not each.id.startswith(LINK)
+                ]
+                for surplus in sorted(others, key=lambda each: (-each.expires_at, each.id))[at_most - 1 :]:
+                    self._shelf.remove(self._path(surplus.id))
+
+    def _path(self, session_id: str) -> Path:
+        return self._shelf.place / hashed(session_id)
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
         """A sign-in that has not ended."""
         with answered():
-            record = self._shelf.find(self._shelf.path(session_id))
+            record = self._shelf.find(self._path(session_id))
             if record is None or record["expires_at"] <= self._shelf.folder.now(now):
                 return None
         return SignIn(**record)
@@ -178,12 +213,12 @@ class DirectorySessions:
     def close(self, session_id: str) -> None:
         """End a sign-in at once."""
         with answered(), self._shelf.folder.writing():
-            self._shelf.remove(self._shelf.path(session_id))
+            self._shelf.remove(self._path(session_id))
 
     def take(self, session_id: str, *, now: int | None = None) -> SignIn | None:
         """Find a sign-in and end it, for a link that works once."""
         with answered(), self._shelf.folder.writing() as tx:
-            path = self._shelf.path(session_id)
+            path = self._path(session_id)
             record = self._shelf.find(path, tx)
             if record is None or record["expires_at"] <= self._shelf.folder.now(now):
                 return None

@@ -15,17 +15,18 @@ Read ``folder.py`` first, then ``runs.py``.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
-from haulage.stores.atomic import create, read, sync_folder
+from haulage.stores.atomic import create, make_folder, read, sync_folder
 from haulage.stores.directory.exports import DirectoryExports
 from haulage.stores.directory.folder import LOCK, QUARANTINE, Folder, Writing, answered
 from haulage.stores.directory.letter import VERSION, Unreadable, opened, sealed
@@ -95,6 +96,13 @@ class DirectoryStore:
         """Why a worker of this version may not claim here; None when it may."""
         return too_old(self.schema())
 
+    def identity(self) -> str:
+        """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a version."""
+        with answered(), suppress(FileNotFoundError):
+            kept = opened("facts", read(self.path / FACTS)[0]).get("store_id")
+            return "" if kept is None else f"{kept:016x}"
+        return ""
+
     def quarantined(self) -> list[str]:
         """What was moved to ``quarantine`` because it was no record, a sentence each."""
         return self.folder.quarantined()
@@ -112,7 +120,8 @@ class DirectoryStore:
             if target == "base":
                 (self.path / FACTS).unlink(missing_ok=True)
             elif not (self.path / FACTS).exists():
-                create(self.path / FACTS, sealed("facts", {"schema_version": VERSION, "min_worker": MIN_WORKER}))
+                facts = {"schema_version": VERSION, "min_worker": MIN_WORKER, "store_id": secrets.randbits(63)}
+                create(self.path / FACTS, sealed("facts", facts))
 
     def _others(self) -> list[str]:
         """What lies in the folder besides the lock."""
@@ -179,7 +188,7 @@ def open_directory(
 def _make_private(path: Path) -> None:
     """Make a new folder for its owner alone, and refuse one that others own or may enter."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path)
         status = path.stat()
     except OSError as problem:
         raise StoreUnavailable(f"{path}: {problem.strerror}") from problem

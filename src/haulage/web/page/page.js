@@ -92,6 +92,7 @@ class Page {
   /** @param {Dataset[]} datasets */
   #open(datasets) {
     this.#datasets = datasets;
+    this.#signIn.forgetLink();
     this.#header.drawSession(this.#api.session);
     this.#picker.show(datasets);
     this.#form.node.hidden = !datasets.some((dataset) => dataset.permitted);

@@ -12,6 +12,8 @@ export class SignIn {
   #key = el("input", { class: "input", id: "key", type: "password", autocomplete: "off", spellcheck: "false", "aria-describedby": "key-error" });
   #error = el("p", { class: "field-error", id: "key-error", role: "alert", hidden: true });
   #ended = say(el("p", { class: "message", hidden: true }), "sign.ended");
+  #linkOver = say(el("p", { class: "message", role: "alert", hidden: true }), "sign.link_over");
+  #cameByOldLink = cameByLinkThatIsOver();
   #submit = el("button", { type: "submit", class: "button primary wide" }, say(el("span"), "sign.in"));
 
   /** @param {Api} api @param {() => void} done */
@@ -22,7 +24,7 @@ export class SignIn {
     const field = el("div", { class: "field" }, label, this.#key, this.#error);
     const title = say(el("h1", { class: "panel-title" }), "sign.title");
     this.node = el("form", { class: "sign-in", novalidate: true }, title, say(el("p", { class: "lead" }), "sign.lead"));
-    this.node.append(this.#ended, field, this.#submit);
+    this.node.append(this.#ended, this.#linkOver, field, this.#submit);
     this.node.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#ask();
@@ -32,8 +34,15 @@ export class SignIn {
   /** @param {boolean} ended A session was there before. */
   show(ended) {
     this.#ended.hidden = !ended;
+    this.#linkOver.hidden = !this.#cameByOldLink;
+    this.#cameByOldLink = false;
     show(this.node, true);
     this.#key.focus();
+  }
+
+  /** Whoever is signed in need not know of a link that was no use. */
+  forgetLink() {
+    this.#cameByOldLink = false;
   }
 
   async #ask() {
@@ -60,6 +69,15 @@ export class SignIn {
     setAttribute(this.#key, "aria-invalid", text === null ? null : "true");
     if (text !== null) this.#key.focus();
   }
+}
+
+/** The server sends a used or late sign-in link on to here. Said once: the address is cleared. */
+function cameByLinkThatIsOver() {
+  const here = new URL(location.href);
+  if (here.searchParams.get("link") !== "over") return false;
+  here.searchParams.delete("link");
+  history.replaceState(null, "", here);
+  return true;
 }
 
 /** @param {unknown} error */

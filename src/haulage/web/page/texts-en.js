@@ -15,6 +15,7 @@ export const ENGLISH = Object.freeze({
   "sign.out": "Sign out",
   "sign.refused": "The server does not know this key.",
   "sign.elsewhere": "Sign in through the application that holds this page, then reload.",
+  "sign.link_over": "This sign-in link was used already, or its ten minutes are over. Paste a key, or ask for a new link.",
   "sign.ended": "Your session has ended. Sign in again; exports under way go on.",
 
   "form.title": "New export",

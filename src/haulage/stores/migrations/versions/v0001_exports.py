@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -137,7 +139,7 @@ def upgrade() -> None:
     op.create_table(
         "haulage_facts",
         sa.Column("name", sa.String(length=32), nullable=False),
-        sa.Column("value", sa.Integer(), nullable=False),
+        sa.Column("value", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
@@ -174,10 +176,14 @@ def upgrade() -> None:
         sa.Column("only_run", sa.String(length=36), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
-    facts = sa.table("haulage_facts", sa.column("name", sa.String), sa.column("value", sa.Integer))
+    facts = sa.table("haulage_facts", sa.column("name", sa.String), sa.column("value", sa.BigInteger))
     op.bulk_insert(
         facts,
-        [{"name": "schema_version", "value": SCHEMA_VERSION}, {"name": "min_worker", "value": MIN_WORKER}],
+        [
+            {"name": "schema_version", "value": SCHEMA_VERSION},
+            {"name": "min_worker", "value": MIN_WORKER},
+            {"name": "store_id", "value": secrets.randbits(63)},
+        ],
     )
 
 
