@@ -117,7 +117,7 @@ class Sqlite:
 
         store._database.write = write_too_late
 
-    def break_hint(self, watcher, monkeypatch):
+    def deafen(self, watcher, monkeypatch):
         """The disk does not give what the hint is read from."""
 
         class Broken:
@@ -197,7 +197,7 @@ class Directory:
 
         store.folder.writing = write_too_late
 
-    def break_hint(self, watcher, monkeypatch):
+    def deafen(self, watcher, monkeypatch):
         def read(_descriptor):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 

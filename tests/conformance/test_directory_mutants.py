@@ -11,7 +11,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.conformance import test_directory, test_lease, test_transactions
+from tests.conformance import (
+    test_directory,
+    test_directory_damage,
+    test_directory_opening,
+    test_lease,
+    test_transactions,
+)
 from tests.conformance.cases import Case, Directory
 from tests.conformance.model import machine_over
 from tests.conformance.test_mutants import SEARCH
@@ -103,7 +109,7 @@ def told(test):
 
 def clocked(case):
     with pytest.MonkeyPatch.context() as patched:
-        test_directory.test_the_clock_of_the_store_is_that_of_the_volume(case, patched)
+        test_directory_opening.test_the_clock_of_the_store_is_that_of_the_volume(case, patched)
 
 
 FOUND = (AssertionError, AttributeError, LookupError, OSError, ValueError)  # what a broken store makes a test say
@@ -169,7 +175,7 @@ NAMED = {  # what the model cannot see, and the test that does
         live,
         "opened",
         read_without_a_look_at_the_checksum,
-        told(test_directory.test_the_reason_says_what_is_wrong),
+        told(test_directory_damage.test_the_reason_says_what_is_wrong),
     ),
     "a run is written before its key": (
         DirectoryRuns,

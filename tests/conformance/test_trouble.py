@@ -198,7 +198,7 @@ def _as_nobody(url, answers):
 
 def test_a_hint_that_cannot_be_read_is_unavailable(case, monkeypatch):
     watcher = case.store.watch()
-    case.opener.break_hint(watcher, monkeypatch)
+    case.opener.deafen(watcher, monkeypatch)
 
     with pytest.raises(StoreUnavailable, match="Input/output"):
         watcher.changed()
