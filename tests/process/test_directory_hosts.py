@@ -224,7 +224,10 @@ class FarLauncher(Launcher):
     def __init__(self, prefix):
         script = sys.modules[Launcher.__module__].__file__
         self._process = subprocess.Popen(
-            [*prefix, sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*prefix, sys.executable, script, "worker_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
 
