@@ -27,12 +27,13 @@ from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
 from haulage.formats import FORMATS
 from haulage.sources import SOURCES, open_source
-from haulage.stores.open import Store, open_store
+from haulage.stores import open_store
 from haulage.telemetry.log import apart, log
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper
 
 if TYPE_CHECKING:
+    from haulage.stores import AnyStore
     from haulage.web.app import Authenticate
 
 Function = Callable[..., str]
@@ -74,7 +75,7 @@ class Haulage:
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
-        self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
+        self.store: AnyStore = open_store(settings.store, settings.exports, migrate_new=migrate_new, observe=observe)
         self.artifacts = open_artifacts(settings.artifacts, settings.objects, self.store.identity())
         self.artifacts.prepare()
         self.exports = Exports(

@@ -6,7 +6,11 @@ What a store or a life cannot do is asked for by capability (`case.needs`, `case
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
+import json
+import os
 import sqlite3
 import tempfile
 from collections import deque
@@ -16,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from tests.conformance import recorder
 from tests.promises import NotPromised
 
 from haulage.core.clock import new_id
@@ -24,7 +29,9 @@ from haulage.core.limits import MIB, ExportLimits
 from haulage.core.ports import After, Presence, Terms
 from haulage.exports.life import ExportRun
 from haulage.flows import FLOWS
-from haulage.stores.open import open_store
+from haulage.stores import atomic, open_store
+from haulage.stores.directory.letter import sealed
+from haulage.stores.directory.store import directory_path
 from haulage.stores.tables import facts
 
 NOW = 1_800_000_000_000  # when a test begins, in milliseconds
@@ -79,12 +86,122 @@ class Sqlite:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as direct:
             return direct.execute("select * from transitions order by rowid").fetchall()
 
+    def write(self, case, run_id, values):
+        """Write columns past the verbs."""
+        table = case.runs._table
+        with case.store.begin() as tx:
+            tx.execute(table.update().where(table.c.id == run_id).values(**values))
+
+    def want_workers(self, store, oldest):
+        """What a migration to a schema that older workers must not touch writes."""
+        with store.begin() as tx:
+            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
+
+    def empty(self, case):
+        """No run, and nothing written down."""
+        with case.store.begin() as tx:
+            tx.execute(case.runs._table.delete())
+            tx.exec_driver_sql("delete from transitions")
+
+    def impatient(self, monkeypatch):
+        """A store that is opened from now on waits less long for a lock."""
+        monkeypatch.setattr("haulage.stores.dialect.BUSY_TIMEOUT_MS", 20)
+
+    def before_each_write(self, store, act):
+        """Have something happen when a store is about to write."""
+        write = store._database.write
+
+        def write_too_late(tx=None):
+            act()
+            return write(tx)
+
+        store._database.write = write_too_late
+
+    def deafen(self, watcher, monkeypatch):
+        """The disk does not give what the hint is read from."""
+
+        class Broken:
+            def execute(self, _sql):
+                raise sqlite3.OperationalError(os.strerror(errno.EIO))
+
+        monkeypatch.setattr(watcher, "_driver", Broken())
+
 
 @functools.cache
 def _migrated_sqlite() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         open_store(f"sqlite:///{folder}/store.db").close()
         return Path(folder, "store.db").read_bytes()
+
+
+class Directory:
+    """A new store is an empty folder; who else holds its lock, or has no space, is told by the system itself."""
+
+    def url(self, folder: Path) -> str:
+        return f"directory://{folder}/store"
+
+    def write_down_transitions(self, url: str, table: str) -> None:
+        self._transitions(url).touch()
+
+    def transitions(self, url: str) -> list[tuple]:
+        return [tuple(json.loads(line)) for line in self._transitions(url).read_text().splitlines()]
+
+    def _transitions(self, url: str) -> Path:
+        return Path(f"{directory_path(url)}.{recorder.NAME}")
+
+    @contextmanager
+    def locked(self, url: str):
+        with (directory_path(url) / "lock").open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def without_space(self, store):
+        def write_nothing(_descriptor, _data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("haulage.stores.atomic._write_all", write_nothing)
+            yield
+
+    def write(self, case, run_id, values):
+        runs = case.runs
+        with case.store.folder.writing() as tx:
+            before = runs.rows.find(run_id, tx)
+            after = replace(before, **values)
+            runs._refuse(after, tx)
+            runs.live.put(after, None, tx)
+            if runs.rows.leases.seen(after) is not None:
+                runs.leases.beat(after)
+
+    def want_workers(self, store, oldest):
+        facts = {"schema_version": store.schema().version, "min_worker": oldest}
+        with store.folder.writing():
+            atomic.replace(store.path / "haulage.json", sealed("facts", facts))
+
+    def empty(self, case):
+        case.store.migrate("base")
+        case.store.close()
+        case.store = case.open()  # What ended is known by its name, and a history uses the same names again.
+        self._transitions(case.url).write_text("")
+
+    def impatient(self, monkeypatch):
+        monkeypatch.setattr("haulage.stores.directory.folder.BUSY_SECONDS", 0.02)
+
+    def before_each_write(self, store, act):
+        writing = store.folder.writing
+
+        def write_too_late(tx=None):
+            act()
+            return writing(tx)
+
+        store.folder.writing = write_too_late
+
+    def deafen(self, watcher, monkeypatch):
+        def read(_descriptor):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr("haulage.stores.directory.folder._read_count", read)
 
 
 class ExportKit:
@@ -133,7 +250,7 @@ class ExportKit:
         return {"failure_code": "build_failed"} if move.target == "failed" else {}
 
 
-STORES = {"sqlite": Sqlite()}
+STORES = {"sqlite": Sqlite(), "directory": Directory()}
 KITS = {"exports": ExportKit()}
 
 
@@ -224,14 +341,11 @@ class Case:
 
     def write(self, run_id, **values):
         """Write columns past the verbs, as only a test may."""
-        table = self.runs._table
-        with self.store.begin() as tx:
-            tx.execute(table.update().where(table.c.id == run_id).values(**values))
+        self.opener.write(self, run_id, values)
 
     def want_workers(self, oldest):
-        """What a migration to a schema that older workers must not touch writes."""
-        with self.store.begin() as tx:
-            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
+        """Have the store want workers of a schema that this version does not know, or does again."""
+        self.opener.want_workers(self.store, oldest)
 
     # -- every state and every move of a life -------------------------------------------------------
 

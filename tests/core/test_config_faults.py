@@ -269,6 +269,13 @@ def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
     assert "cannot be used by this version" in fault
 
 
+@pytest.mark.parametrize("store", ["directory:", "directory:///", "directory:///srv/runs?mode=ro"])
+def test_a_folder_without_a_name_is_refused(write, store):
+    fault = only_fault(write(f'store = "{store}"\n' + SMALLEST))
+
+    assert 'names no folder; write "directory:///srv/haulage"' in fault
+
+
 def test_the_line_of_a_syntax_error_is_told(write):
     fault = only_fault(write('secret_keys = ["x"]\nstore "x"\n'))
 

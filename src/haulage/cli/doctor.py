@@ -21,6 +21,7 @@ from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
+from haulage.cli.volume import peer, quarantined, volume
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
 
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
 YEAR_2026 = 1_767_225_600_000  # milliseconds; a clock before this version was written is wrong
 CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much over the look
+PEER_SECONDS = 60  # how long doctor waits for the other host
 
 
 @click.command(epilog=example("haulage doctor --check"))
 @click.option("--check", "thorough", is_flag=True, help="Also read every row and finished file (may take long).")
+@click.option("--peer", "with_peer", is_flag=True, help="Also try a directory store together with another host.")
 @shared
-def doctor(thorough: bool, config: Path, as_json: bool) -> int:
+def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
     """Say what is wrong and what to do: configuration, secrets, store, artifacts, sources, workers, clock.
 
     Ends with 1 when something is wrong (FAIL), with 2 when the configuration cannot be used at all.
@@ -54,10 +57,16 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
         what = f"there is none at {store} yet"
         findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
         return _answer([*findings, *_datasets(there)], as_json, FAILED)
+    if store.is_dir():  # before it is opened: a start refuses a volume that does not keep what it needs
+        findings += volume(store)
+        findings += peer(store, PEER_SECONDS) if with_peer else ()
+    elif with_peer:
+        what = "only a directory store is shared by locks"
+        findings.append(Finding("FAIL", "peer", what, "leave --peer out, or name a directory: in store"))
     try:
         with closing(_opened(config)) as haul:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
-            findings += [*_store(haul), *_artifacts(haul), *_workers(haul)]
+            findings += [*_store(haul), *quarantined(haul.store), *_artifacts(haul), *_workers(haul)]
             if thorough:
                 findings += [*rows(haul), *files(haul), *orphans(haul)]
     except ConfigInvalid as problem:

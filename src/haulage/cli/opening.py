@@ -104,6 +104,10 @@ def read_settings(config: Path) -> Settings:
 
 def store_file(settings: Settings) -> Path:
     """Where the store is; it may not be there yet."""
+    if settings.store.startswith("directory:"):
+        from haulage.stores.directory.store import directory_path
+
+        return directory_path(settings.store)
     return Path(settings.store.removeprefix("sqlite:///"))
 
 
@@ -116,10 +120,10 @@ def naming_the_store(config: Path) -> Iterator[None]:
         from haulage.config.faults import masked
 
         place = masked(read_settings(config).store)
-        raise StoreUnavailable(
-            f"the store {place} cannot be used: {problem}; "
-            "let this user read and write that file and its folder, or name another in store"
-        ) from problem
+        what = f"the store {place} cannot be used: {problem}"
+        if "; " not in what:  # else it says what to do
+            what += "; let this user read and write that file and its folder, or name another in store"
+        raise StoreUnavailable(what) from problem
 
 
 def warn(settings: Settings) -> None:

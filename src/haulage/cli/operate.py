@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from haulage.artifacts.local import LocalArtifacts
     from haulage.artifacts.objects import ObjectArtifacts
     from haulage.config import Settings
-    from haulage.stores.open import Store
+    from haulage.stores import AnyStore
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up"))
@@ -32,7 +32,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     with its schema. "down" is no step back to an older version: it takes away the whole schema, and with it
     every run, every sign-in and every finished file.
     """
-    from haulage.stores.open import open_store
+    from haulage.stores import open_store
 
     settings = read_settings(config)
     if action != "up" and not store_file(settings).exists():  # opening it would make it
@@ -54,7 +54,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     return DONE
 
 
-def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
+def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:
     """Take the schema away, then the files: a file is promised by its row, so the row goes first.
 
     Raises:
@@ -84,7 +84,7 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
     return True
 
 
-def _artifacts_of(store: Store, settings: Settings) -> LocalArtifacts | ObjectArtifacts:
+def _artifacts_of(store: AnyStore, settings: Settings) -> LocalArtifacts | ObjectArtifacts:
     return open_artifacts(settings.artifacts, settings.objects, store.identity())
 
 

@@ -72,7 +72,7 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
     serve, worker = top.table("serve"), top.table("worker")
     settings = Settings(
         path=path,
-        store=_place(top, "store", places, STORE_DEFAULT),
+        store=_store(top, places),
         artifacts=_artifacts(top, places),
         secret_keys=top.demand("secret_keys", places.signing(), ()),
         objects=_objects(top, places),
@@ -107,6 +107,16 @@ def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str
     if top.faults.sentences:
         raise ConfigInvalid(top.faults.sentences, path.name)
     return keys, operator
+
+
+def _store(top: Table, places: Places) -> str:
+    """Where runs are kept: a database, or a folder that hosts may share."""
+    url = top.read("store", places.url(), STORE_DEFAULT)
+    if not url.startswith("directory:"):
+        return _place(top, "store", places, STORE_DEFAULT)
+    if not url.removeprefix("directory:").strip("/") or "?" in url:
+        top.faults.wrong("store", url, 'names no folder; write "directory:///srv/haulage"')
+    return absolute(url, places.folder)
 
 
 def _place(top: Table, key: str, places: Places, default: str) -> str:
@@ -157,11 +167,12 @@ def _objects(top: Table, places: Places) -> ObjectSettings:
 
 def absolute(url: str, folder: Path) -> str:
     """A URL whose file or folder no longer depends on where a program was started."""
-    for prefix in ("sqlite:///", "directory:///"):
-        if url.startswith(prefix) and len(url) > len(prefix):
-            return prefix + str(folder / url.removeprefix(prefix))
-    if url.startswith("file:") and not url.startswith("file://"):
-        return "file:" + str((folder / url.removeprefix("file:")).absolute())
+    prefix = "sqlite:///"
+    if url.startswith(prefix) and len(url) > len(prefix):
+        return prefix + str(folder / url.removeprefix(prefix))
+    for scheme in ("file:", "directory:"):
+        if url.startswith(scheme) and not url.startswith(f"{scheme}//"):
+            return scheme + str((folder / url.removeprefix(scheme)).absolute())
     return url
 
 

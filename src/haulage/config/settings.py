@@ -71,7 +71,7 @@ class Settings:
 
     Args:
         path: the file; relative places were resolved against its folder.
-        store: ``sqlite:////absolute/file``.
+        store: ``sqlite:////absolute/file`` or ``directory:///absolute/folder``.
         artifacts: ``file:/absolute/folder`` or ``s3://bucket/prefix``.
         secret_keys: the first signs, all verify.
         operator: who the command line acts as.

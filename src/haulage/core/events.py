@@ -171,6 +171,14 @@ class ArtifactLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class StateQuarantined(Event):
+    """A file of the directory store is no record; it was moved to ``quarantine`` and the others go on."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeysNotRead(Event):
     """The changed configuration has faults; keys, grants and bans stay as they were before."""
 

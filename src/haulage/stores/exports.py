@@ -12,11 +12,10 @@ from haulage.core.limits import ExportLimits
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.database import Database
+from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, workers
-
-RELEASED = {"reserved_bytes": None, "phase": None}
 
 
 def _sums() -> list[ColumnElement[int]]:
@@ -41,19 +40,7 @@ class StorageBudget:
 
     def admit(self, row: Any, terms: Terms, now: int) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""
-        free = max(0, terms.store_bytes - row.stored_all)
-        room = min(row.file_bytes, free)
-        if 0 < room > free - row.reserved_all:
-            return None
-        return {
-            "reserved_bytes": room,
-            "attempts": row.attempts + 1,
-            "finish_by": now + row.generation_ms + int(terms.grace_seconds * 1000),
-            "artifact_key": f"{row.id}.{row.claim_no + 1}",  # the name is stored before a byte is written
-            "phase": None,
-            "processed": None,
-            "total": None,
-        }
+        return admitted(row, terms, stored_bytes=row.stored_all, reserved_bytes=row.reserved_all, now=now)
 
 
 class ExportRows(SqlRuns[ExportRun]):

@@ -6,9 +6,7 @@ to run (DECISIONS 28).
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select, update
@@ -17,31 +15,15 @@ from sqlalchemy.exc import ArgumentError
 
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
+from haulage.stores.atomic import make_folder
 from haulage.stores.database import Database, answered
 from haulage.stores.dialect import SqliteWatcher, sqlite_engines
 from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
+from haulage.stores.schema import SCHEMA_VERSION, Capabilities, Schema, too_old
 from haulage.stores.sessions import SqlSessions
-from haulage.stores.tables import SCHEMA_VERSION, facts
+from haulage.stores.tables import facts
 from haulage.stores.workers import SqlWorkers
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a store can do; asked for by capability, never by a store's name."""
-
-    transactions: bool  # what must hold together commits together
-    database_clock: bool  # its own clock decides, not the host's
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """How a store's schema compares with the one of this version; None where there is none yet."""
-
-    version: int | None
-    min_worker: int | None
-    wanted: int = SCHEMA_VERSION
-    new: bool = False  # nothing is in the store at all
 
 
 class Store:
@@ -93,7 +75,7 @@ class Store:
         """Why a worker of this version may not claim here; None when it may."""
         with self._database.read() as connection:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
-        return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+        return too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
 
     def identity(self) -> str:
         """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a schema."""
@@ -160,25 +142,10 @@ def _make_private(path: Path) -> None:
     """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
     try:
         if not path.exists():
-            _make_folder(path.parent)
+            make_folder(path.parent)  # SQLite syncs the folder that its file stands in, and nobody but us those above
             path.touch(mode=0o600)
     except OSError as problem:
         raise StoreUnavailable(f"{path}: {problem.strerror}") from problem
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and what is missing above it, so that a power cut takes none of it back.
-
-    SQLite syncs the folder that its file stands in, and nobody but us those above.
-    """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in missing:
-        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _fit(store: Store) -> None:
@@ -197,14 +164,5 @@ def _fit(store: Store) -> None:
             f"the store has schema {schema.version}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
-    if (refusal := _too_old(schema)) is not None:
+    if (refusal := too_old(schema)) is not None:
         raise SchemaMismatch(refusal)
-
-
-def _too_old(schema: Schema) -> str | None:
-    if schema.min_worker is None or schema.min_worker <= SCHEMA_VERSION:
-        return None
-    return (
-        f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
-        f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
-    )

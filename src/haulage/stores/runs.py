@@ -40,10 +40,11 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
-from haulage.core.ports import After, Query, Terms
+from haulage.core.ports import Query, Terms
 from haulage.core.progress import Progress
 from haulage.stores.database import Database
 from haulage.stores.dialect import driver_of
+from haulage.stores.entering import entering
 from haulage.stores.moves import beat_of, guard_of, write_of
 from haulage.stores.queue import Queue, in_state
 from haulage.stores.tables import SCHEMA_VERSION, facts
@@ -385,14 +386,5 @@ class SqlRuns(Generic[Run]):
         return self._writes[move.name].changed(driver, written)
 
     def _entering(self, move: Move, values: Mapping[str, Any], now: int) -> dict[str, Any]:
-        """What a row holds after a move: what the lease held is given back, a final state has an end."""
-        entered: dict[str, Any] = {}
-        if move.lease is LeaseUse.ENDS:
-            entered |= {"worker": None, "lease_until": None, "slot": None, **self._released}
-        if self.life.is_final(move.target):
-            entered |= {"active_key": None, "retain_until": now + self._retention_ms}
-            if not self.life.is_final(move.source):
-                entered["finished_at"] = now
-        for name, value in values.items():
-            entered[name] = now + int(value.seconds * 1000) if isinstance(value, After) else value
-        return entered
+        """What a row holds after a move (entering.py)."""
+        return entering(self.life, move, values, now=now, released=self._released, retention_ms=self._retention_ms)

@@ -21,9 +21,19 @@ from sqlalchemy.types import JSON, String, TypeDecorator
 
 from haulage.core.lifecycle import Lifecycle
 from haulage.exports.life import ExportLife
+from haulage.stores.schema import MIN_WORKER, SCHEMA_VERSION
 
-SCHEMA_VERSION = 1  # of the newest migration
-MIN_WORKER = 1  # the oldest schema version whose workers may claim here
+__all__ = [
+    "MIN_WORKER",
+    "SCHEMA_VERSION",
+    "exports",
+    "facts",
+    "idempotency_keys",
+    "metadata",
+    "run_table",
+    "sessions",
+    "workers",
+]
 
 ID = String(36)
 NAME = String(200)
