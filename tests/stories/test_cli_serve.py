@@ -79,6 +79,25 @@ def test_up_serves_and_works_and_brings_a_dead_worker_back(terminal):
     assert [] == workers(terminal.folder)
 
 
+def test_term_lets_a_build_of_up_finish(tmp_path):
+    """The server raises its signal again when it has ended: that is no second one, which would end builds at once."""
+    terminal = Terminal(tmp_path).shop(rows=150)
+    with terminal.started("up", "--port", "0", "--json", "--config", terminal.config) as process:
+        ready(process)
+        with terminal.started("export", "endless"):
+            until(lambda: [run["state"] for run in listed(terminal)] == ["running"])
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=100)
+        (run,) = listed(terminal)
+
+    assert "ready" == run["state"], run
+    assert 0 == process.returncode
+
+
+def listed(terminal):
+    return terminal.run("runs", "list", "--json").document["items"]
+
+
 def test_a_signal_that_comes_while_another_is_passed_on_is_passed_on_too(terminal, monkeypatch):
     """Both in the main thread, the second in the middle of the first, as handlers run; it must not wait for itself."""
     worker = WorkerProcess(terminal.config)

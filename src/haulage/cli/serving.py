@@ -86,11 +86,13 @@ def serve_web(
             await super().startup(sockets)
             started()
 
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
+            # Not uvicorn's own: it would raise the signal once more at its end, and our worker would take that for
+            # a second one, which ends builds at once.
             told(sig)
-            super().handle_exit(sig, frame)
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
 
-    # uvicorn raises the signal again when it has ended; then we still have a worker to wait for.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
     give_up_silent(listener, haul.settings.doors.download_stall_seconds)

@@ -126,7 +126,8 @@ class Database:
     def close(self) -> None:
         """Give every connection back."""
         with self._turn:
-            self.close_unused()
+            if self.close_unused() == 0:
+                self._file = None  # Nothing is open: whatever stands there by the next time is the store.
 
     def close_unused(self) -> int:
         """Close every connection that nobody uses, while it is our turn; gives how many are used."""

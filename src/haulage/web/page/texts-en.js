@@ -46,6 +46,7 @@ export const ENGLISH = Object.freeze({
   "form.accepted": "Accepted: {label}. It goes on when you close this page.",
   "form.coalesced": "This very export is under way already; here it is.",
   "form.fix": ["{count} field needs your attention.", "{count} fields need your attention."],
+  "form.again_by_hand": "The server did not say all of how this export was asked for. Check conditions and columns, then export.",
   "form.no_answer": "No answer. Whether the server accepted is not known; if it did, the export appears in your list.",
   "form.wait": "You can try again in {span}.",
 

@@ -46,6 +46,7 @@ export const JAPANESE = Object.freeze({
   "form.accepted": "受け付けました: {label}。このページを閉じても続きます。",
   "form.coalesced": "同じエクスポートがすでに進行中です。こちらです。",
   "form.fix": "{count} 項目を確認してください。",
+  "form.again_by_hand": "このエクスポートの依頼内容の一部をサーバーから取得できません。条件と列を確認してからエクスポートしてください。",
   "form.no_answer": "応答がありません。受け付けられたかどうかは不明です。受け付けられていれば一覧に表示されます。",
   "form.wait": "{span}後にもう一度試せます。",
 
