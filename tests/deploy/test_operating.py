@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -44,8 +45,12 @@ class Site(Terminal):
     def states(self):
         return {run["id"]: run["state"] for run in self.run("runs", "list", "--json").document["items"]}
 
+    @contextlib.contextmanager
     def working(self):
-        return self.started("worker", "--config", self.config)
+        """A worker that claims; at the end it is killed, so the store is left as by a power cut."""
+        with self.started("worker", "--json", "--config", self.config) as process:
+            assert process.stdout.readline(), process.stderr.read()
+            yield process
 
 
 @pytest.fixture
@@ -55,19 +60,20 @@ def site(tmp_path):
 
 def test_a_backup_made_while_all_goes_on_is_whole_and_can_be_brought_back(site):
     with site.working():
-        until(lambda: "process" in site.run("doctor").out)
         saved = site.export("2026-01-02")
         backed_up = site.type("backup")
         later = site.export("2026-01-03")
         assert 0 == site.run("runs", "expire", saved).code
+        lost = set(site.states())
+    left = (site.folder / "haulage.db-wal").stat().st_size
     checked = site.type("check")
-    lost = set(site.states())
     restored = site.type("restore")
 
     assert (0, "") == backed_up
     assert 0 == checked[0], checked
     assert "1 whole and as written" in checked[1]
     assert {saved, later} == lost
+    assert left > 0
     assert 0 == restored[0], restored
     assert f"run {saved}: its bytes are missing" in restored[1]
     assert f"{later}.1 belongs to no run" in restored[1]
@@ -77,13 +83,11 @@ def test_a_backup_made_while_all_goes_on_is_whole_and_can_be_brought_back(site):
 
 
 def test_runs_that_lived_at_the_backup_are_ended_after_the_restore(site):
-    with site.working() as worker:
-        until(lambda: "process" in site.run("doctor").out)
-        with site.started("export", "endless", "--config", site.config):
-            until(lambda: "running" in site.states().values())
-            assert 0 == site.type("backup")[0]
-            worker.kill()
-            worker.wait()
+    with site.working() as worker, site.started("export", "endless", "--config", site.config):
+        until(lambda: "running" in site.states().values())
+        assert 0 == site.type("backup")[0]
+        worker.kill()
+        worker.wait()
     (run,) = site.states()
     assert 0 == site.type("restore")[0]
 
