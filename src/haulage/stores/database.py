@@ -36,6 +36,7 @@ class Database:
         self._turn = threading.Lock()
         self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
         self._file: tuple[int, int] | None = None  # device and inode, once it was opened
+        event.listen(reader, "do_connect", self._opening)
         event.listen(reader, "checkout", self._checked_out)
         forks.watch_over(self)
 
@@ -107,6 +108,11 @@ class Database:
             raise StoreUnavailable(
                 f"{path} was replaced while it was open; stop everything that uses it, then start again"
             )
+
+    def _opening(self, *_: object) -> None:
+        """See to it before a connection is opened: one to another file could not be closed again."""
+        if self._file is not None:
+            self._see_same_file()
 
     def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
         try:

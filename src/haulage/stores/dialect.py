@@ -53,13 +53,19 @@ def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
     """
     reader = create_engine(
         url,
-        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "uri": True},
         hide_parameters=True,  # no value of a row in a traceback
         json_deserializer=_read_json,
         pool_size=4,
         max_overflow=60,
     )
     writer = create_engine(url, pool=reader.pool, hide_parameters=True, json_deserializer=_read_json)
+
+    # Never made by a connection: a worker whose store was removed would go on in an empty one that nobody sees.
+    there = f"{Path(str(url.database)).absolute().as_uri()}?mode=rw"
+
+    def connecting(_dialect: object, _record: object, arguments: list[str], _options: object) -> None:
+        arguments[:] = [there]
 
     def connected(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # The driver starts no transaction behind our back.
@@ -72,6 +78,7 @@ def sqlite_engines(url: URL) -> tuple[Engine, Engine]:
     def begun_to_write(connection: Connection) -> None:
         begin_to_write(driver_of(connection.connection))
 
+    event.listen(reader, "do_connect", connecting)
     event.listen(reader, "connect", connected)
     event.listen(reader, "begin", begun)
     event.listen(writer, "begin", begun_to_write)

@@ -149,9 +149,9 @@ class SqlRuns(Generic[Run]):
 
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
-        now = self._database.now(now)
         asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
         with self._database.write_prepared(tx) as driver:
+            now = self._database.now(now)  # not before it is our turn: a run that came meanwhile was asked for earlier
             if terms.only is None:
                 row = self._next.first(driver, asked)
             else:

@@ -25,7 +25,7 @@
 
 /**
  * A run as every door shows it; null is "not known". The request itself (`parameters` to `compression`)
- * is what "export again" sends; without it the reader is asked to fill in the form.
+ * is what "export again" sends.
  * @typedef {object} Run
  * @property {string} id
  * @property {string} token
@@ -46,10 +46,10 @@
  * @property {boolean | null} complete
  * @property {(Coded | string)[]} notices
  * @property {Coded | null} failure
- * @property {Record<string, unknown>} [parameters]
- * @property {string[] | null} [columns]
- * @property {Record<string, unknown> | null} [options]
- * @property {string | null} [compression]
+ * @property {Record<string, unknown>} parameters
+ * @property {string[] | null} columns
+ * @property {Record<string, unknown>} options
+ * @property {string | null} compression
  */
 
 /** `missing` is what to install before it can be chosen. @typedef {{value: unknown, label?: string | null, description?: string | null, missing?: string | null}} Choice */

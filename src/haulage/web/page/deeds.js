@@ -8,10 +8,9 @@ import { newKey } from "./api.js";
 /**
  * @param {Api} api
  * @param {(run: Run) => void} changed
- * @param {(run: Run) => void} refill Let the reader fill in the form, where the server does not say what was asked.
  * @returns {import("./card.js").Deeds}
  */
-export function makeDeeds(api, changed, refill) {
+export function makeDeeds(api, changed) {
   /** After a refusal the card must show what the run has become meanwhile. @param {Run} run @param {() => Promise<Run | void>} deed */
   const doing = async (run, deed) => {
     try {
@@ -26,9 +25,7 @@ export function makeDeeds(api, changed, refill) {
     remove: (run) => doing(run, () => api.expire(run)),
     download: (run) => doing(run, () => download(api, run)),
     again: async (run) => {
-      const request = requestOf(run);
-      if (!request) return refill(run);
-      const { run: next } = await api.request(/** @type {ExportRequest} */ (request), newKey());
+      const { run: next } = await api.request(requestOf(run), newKey());
       changed(next);
     },
   };
@@ -45,10 +42,9 @@ async function download(api, run) {
   link.remove();
 }
 
-/** The request that a run was made from, for "export again"; null where the server does not say. @param {Run} run */
+/** The request that a run was made from, for "export again". @param {Run} run @returns {ExportRequest} */
 function requestOf(run) {
   const { dataset, format, parameters, columns, options, compression } = run;
-  if (!parameters || columns === undefined) return null; // Guessing would make another export than the one asked for again.
   return {
     dataset,
     format,

@@ -67,7 +67,7 @@ export class ExportForm {
     this.#recount();
   }
 
-  /** Fill in what an earlier request or the host page said; what it left out gets its default. @param {Wish} request */
+  /** Fill in what the host page said; what it left out gets its default. @param {Wish} request */
   fill(request) {
     for (const field of this.#fields) {
       const given = request.parameters ?? {};
@@ -78,20 +78,10 @@ export class ExportForm {
     this.#recount();
   }
 
-  /** @param {string} key Something the reader should know before pressing the button. */
-  hint(key) {
-    this.#say(t(key));
-  }
-
   /** Whoever drops the form says so; else its parts would go on listening. */
   end() {
     clearInterval(this.#waiting);
     for (const part of [this.#formats, this.#columns, this.#count]) part.end();
-  }
-
-  focus() {
-    const first = this.node.querySelector("input, select, textarea, button");
-    if (first instanceof HTMLElement) first.focus();
   }
 
   /** @param {Event} event */

@@ -162,7 +162,7 @@ class Watch {
     this.#parts = parts;
     this.#book = new RunBook(api, (run) => this.#moved(run));
     this.#book.filterBy({ state: "", dataset: name });
-    this.#deeds = makeDeeds(api, (run) => this.#changed(run), (run) => this.#refill(run));
+    this.#deeds = makeDeeds(api, (run) => this.#changed(run));
     this.#form = new ExportForm(api, (run, fresh) => this.#accepted(run, fresh));
     document.addEventListener("visibilitychange", this.#onVisibility);
     this.#poller.start();
@@ -229,14 +229,6 @@ class Watch {
     this.#element.toggle(false);
     this.#element.announce(fresh ? t("form.accepted", { label: this.#label }) : t("form.coalesced"));
     this.#card?.focus();
-  }
-
-  /** The server did not say how a run was asked for: the reader says it. @param {Run} run */
-  #refill(run) {
-    this.#element.toggle(true);
-    this.#form.fill(run);
-    this.#form.hint("form.again_by_hand");
-    this.#form.focus();
   }
 
   /** @param {Run} run */

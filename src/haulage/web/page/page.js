@@ -28,7 +28,7 @@ class Page {
   #connection = new ConnectionLine();
   #form = new ExportForm(this.#api, (run, fresh) => this.#accepted(run, fresh));
   #picker = new DatasetPicker((dataset) => this.#form.show(dataset));
-  #deeds = makeDeeds(this.#api, (run) => this.#changed(run), (run) => this.#refill(run));
+  #deeds = makeDeeds(this.#api, (run) => this.#changed(run));
   #list = new RunList(this.#api, this.#book, this.#deeds, (name) => this.#find(name), () => this.#poller.now());
   #signIn = new SignIn(this.#api, () => this.#signedIn());
   #header = new Header(() => this.#signOut());
@@ -146,14 +146,6 @@ class Page {
     this.#asideAt = -Infinity; // Bytes may have come or gone.
     this.#poller.now();
     this.#hints.send();
-  }
-
-  /** The server did not say how a run was asked for: the reader says it. @param {Run} run */
-  #refill(run) {
-    this.#picker.choose(run.dataset);
-    this.#form.fill(run);
-    this.#form.hint("form.again_by_hand");
-    this.#form.focus();
   }
 
   /** @param {Run} run */
