@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -125,6 +126,21 @@ def test_a_key_is_added_to_the_configuration_when_that_is_wished(terminal):
     assert 0o640 == stat.S_IMODE(terminal.config.stat().st_mode)
     assert 2 == again.code
     assert "has a key amina already; choose another name" in again.err
+
+
+@pytest.mark.root
+def test_root_adds_a_key_and_the_user_of_the_service_can_still_read_it(terminal):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    terminal.run("init")
+    os.chown(terminal.config, 65534, 65533)
+    terminal.config.chmod(0o640)
+    before = terminal.config.stat()
+
+    assert 0 == terminal.run("keys", "new", "amina", "--write").code
+    after = terminal.config.stat()
+    assert (65534, 65533, 0o640) == (after.st_uid, after.st_gid, after.st_mode & 0o777)
+    assert before.st_ino != after.st_ino
 
 
 def test_a_key_cannot_be_added_to_a_file_that_is_not_there_or_no_toml(terminal):
