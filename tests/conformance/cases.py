@@ -7,7 +7,9 @@ What a store or a life cannot do is asked for by capability (`case.needs`, `case
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
+import json
 import os
 import sqlite3
 import tempfile
@@ -18,8 +20,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from tests.conformance import recorder
 from tests.promises import NotPromised
-from tests.servers.openers import MariaDB, PostgreSQL
+from tests.servers.openers import InDatabase, MariaDB, PostgreSQL
 
 from haulage.core.clock import new_id
 from haulage.core.lifecycle import CancelWish, LeaseUse
@@ -27,18 +30,17 @@ from haulage.core.limits import MIB, ExportLimits
 from haulage.core.ports import After, Presence, Terms
 from haulage.exports.life import ExportRun
 from haulage.flows import FLOWS
-from haulage.stores.open import open_store
-from haulage.stores.tables import facts
+from haulage.stores import atomic, open_store
+from haulage.stores.directory.letter import sealed
+from haulage.stores.directory.store import directory_path
 
 NOW = 1_800_000_000_000  # when a test begins, in milliseconds
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
 
 
-class Sqlite:
+class Sqlite(InDatabase):
     """A new store is a copy of one that was migrated once; it lives in memory where the machine has such a folder."""
-
-    impatience_ms = 20
 
     def new(self, folder: Path) -> str:
         """A place without anything."""
@@ -108,6 +110,81 @@ def _migrated_sqlite() -> bytes:
         return Path(folder, "store.db").read_bytes()
 
 
+class Directory:
+    """A new store is an empty folder; who else holds its lock, or has no space, is told by the system itself."""
+
+    def url(self, folder: Path) -> str:
+        return f"directory://{folder}/store"
+
+    new = url
+
+    def done(self, _url: str) -> None:
+        """The folder goes with the test."""
+
+    def write_down_transitions(self, url: str, table: str) -> None:
+        self._transitions(url).touch()
+
+    def transitions(self, url: str) -> list[tuple]:
+        return [tuple(json.loads(line)) for line in self._transitions(url).read_text().splitlines()]
+
+    def _transitions(self, url: str) -> Path:
+        return Path(f"{directory_path(url)}.{recorder.NAME}")
+
+    @contextmanager
+    def locked(self, url: str):
+        with (directory_path(url) / "lock").open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def without_space(self, store):
+        def write_nothing(_descriptor, _data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("haulage.stores.atomic._write_all", write_nothing)
+            yield
+
+    def write(self, case, run_id, values):
+        runs = case.runs
+        with case.store.folder.writing() as tx:
+            before = runs.rows.find(run_id, tx)
+            after = replace(before, **values)
+            runs._refuse(after, tx)
+            runs.live.put(after, None, tx)
+            if runs.rows.leases.seen(after) is not None:
+                runs.leases.beat(after)
+
+    def want_workers(self, store, oldest):
+        facts = {"schema_version": store.schema().version, "min_worker": oldest}
+        with store.folder.writing():
+            atomic.replace(store.path / "haulage.json", sealed("facts", facts))
+
+    def empty(self, case):
+        case.store.migrate("base")
+        case.store.close()
+        case.store = case.open()  # What ended is known by its name, and a history uses the same names again.
+        self._transitions(case.url).write_text("")
+
+    def impatient(self, monkeypatch):
+        monkeypatch.setattr("haulage.stores.directory.folder.BUSY_SECONDS", 0.02)
+
+    def before_each_write(self, store, act):
+        writing = store.folder.writing
+
+        def write_too_late(tx=None):
+            act()
+            return writing(tx)
+
+        store.folder.writing = write_too_late
+
+    def deafen(self, watcher, monkeypatch):
+        def read(_descriptor):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr("haulage.stores.directory.folder._read_count", read)
+
+
 class ExportKit:
     """Valid values of the export table."""
 
@@ -154,7 +231,7 @@ class ExportKit:
         return {"failure_code": "build_failed"} if move.target == "failed" else {}
 
 
-STORES = {"sqlite": Sqlite(), "postgresql": PostgreSQL(), "mariadb": MariaDB()}
+STORES = {"sqlite": Sqlite(), "directory": Directory(), "postgresql": PostgreSQL(), "mariadb": MariaDB()}
 KITS = {"exports": ExportKit()}
 
 
@@ -250,14 +327,11 @@ class Case:
 
     def write(self, run_id, **values):
         """Write columns past the verbs, as only a test may."""
-        table = self.runs._table
-        with self.store.begin() as tx:
-            tx.execute(table.update().where(table.c.id == run_id).values(**values))
+        self.opener.write(self, run_id, values)
 
     def want_workers(self, oldest):
-        """What a migration to a schema that older workers must not touch writes."""
-        with self.store.begin() as tx:
-            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
+        """Have the store want workers of a schema that this version does not know, or does again."""
+        self.opener.want_workers(self.store, oldest)
 
     # -- every state and every move of a life -------------------------------------------------------
 

@@ -107,10 +107,7 @@ class RunsMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = NOW
         self.known = {}
-        case = self.case
-        with case.store.begin() as tx:
-            tx.execute(case.runs._table.delete())
-            tx.exec_driver_sql("delete from transitions")
+        self.case.opener.empty(self.case)
 
     @property
     def runs(self):
@@ -278,8 +275,7 @@ class RunsMachine(RuleBasedStateMachine):
 
 
 def machine_over(case):
-    """The machine bound to a case whose database writes every change of state down."""
-    case.needs("transactions")
+    """The machine bound to a case in which every change of state is written down."""
     case.moves("claim", *SETTLES, *FALLS, "mislay", "abandon")
     case.opener.write_down_transitions(case.url, case.flow.name)
     return type("BoundMachine", (RunsMachine,), {"case": case})

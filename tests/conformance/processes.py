@@ -9,10 +9,12 @@ import multiprocessing
 import time
 from dataclasses import replace
 
+from tests.conformance import recorder  # noqa: F401 - wraps what writes, in every process
+
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, LeaseLost
 from haulage.flows import FLOWS
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 
 PATIENCE_SECONDS = 60
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -62,6 +64,13 @@ def until_answered(act):
         except StoreUnavailable:
             if time.monotonic() > give_up:
                 raise
+
+
+def claim_and_wait(url, flow_name, terms, answers):
+    """Hold a run until this process is ended."""
+    runs = getattr(open_store(url), flow_name)
+    answers.put(until_answered(lambda: runs.claim(terms))[0].id)
+    time.sleep(PATIENCE_SECONDS * 2)
 
 
 def open_once_more(_runs, url):

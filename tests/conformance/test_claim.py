@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from haulage.stores.tables import SCHEMA_VERSION
-
 
 def claimed_in_order(case, count, **terms):
     """Claim so many times, nothing ending meanwhile; the ids in that order."""
@@ -171,9 +169,10 @@ def test_a_finished_run_keeps_everything_that_was_written_with_it(case):
 def test_a_store_that_wants_newer_workers_gives_this_version_no_run(case):
     """Also in the moment between the migration and the worker's next look (DECISIONS 10)."""
     run = case.add()
-    case.want_workers(SCHEMA_VERSION + 1)
+    wanted = case.store.schema().wanted
+    case.want_workers(wanted + 1)
     refused = [case.claim(), case.claim(only=run.id)]
-    case.want_workers(SCHEMA_VERSION)
+    case.want_workers(wanted)
 
     assert [None, None] == refused
     assert run.id == case.claim()[0].id

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import pytest
+from tests.conformance.processes import CONTEXT, PATIENCE_SECONDS, claim_and_wait
 
 from haulage.core.lease import LeaseLost, Pulse
 from haulage.core.progress import Progress
@@ -196,3 +202,58 @@ def test_a_lease_names_a_claim_and_not_a_worker(case):
 
     with pytest.raises(LeaseLost):
         case.settle(old, finish)
+
+
+# -- a process that has ended ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def worker(case):
+    """Another process that holds a run and does nothing more: its id, and the id of the run."""
+    case.needs("frees_the_dead")
+    run, answers = case.add(), CONTEXT.Queue()
+    process = CONTEXT.Process(target=claim_and_wait, args=(case.url, case.flow.name, case.terms("other"), answers))
+    process.start()
+    assert run.id == answers.get(timeout=PATIENCE_SECONDS)
+    yield process, run
+    process.kill()
+    process.join()
+
+
+def test_the_run_of_a_process_that_has_died_is_lost_before_its_lease_is_over(case, worker):
+    process, run = worker
+    lose = case.moves("lose")
+    alive = case.runs.sweep(lose, {}, worker="sweeper")
+    process.kill()
+    process.join()
+    dead = case.runs.sweep(lose, {}, worker="sweeper")
+
+    assert ([], [run.id]) == (alive, [each.id for each in dead])
+    assert dead[0].claim_no == 2
+
+
+def test_the_run_of_a_process_that_is_frozen_is_lost_with_its_lease_and_not_before(case, worker):
+    process, run = worker
+    lose = case.moves("lose")
+    os.kill(process.pid, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline
+    over = case.get(run).lease_until
+    early = case.runs.sweep(lose, {}, worker="sweeper", now=over - 1)
+    late = case.runs.sweep(lose, {}, worker="sweeper", now=over)
+
+    assert ([], [run.id]) == (early, [each.id for each in late])
+
+
+def test_a_sweep_that_died_leaves_its_fence_to_the_next_one_at_once(case):
+    case.needs("frees_the_dead")
+    lose = case.moves("lose")
+    case.hold()
+    other = case.open()
+    getattr(other, case.flow.name).sweep(lose, {}, worker="first", now=case.now + 15_000)
+    alive = case.runs.sweep(lose, {}, worker="second", now=case.now + 15_001)
+    other.close()
+    dead = case.runs.sweep(lose, {}, worker="second", now=case.now + 15_002)
+
+    assert ([], ["second"]) == (alive, [run.worker for run in dead])

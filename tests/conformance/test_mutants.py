@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Integer, bindparam, column, func, select, update
 from tests.conformance.model import machine_over
@@ -135,6 +136,8 @@ WITH_GATES = {"gate by age alone": (_Gates, "open", the_oldest_gate)}
 
 @pytest.mark.parametrize("mutant", MUTANTS | EVERYWHERE | WITH_GATES)
 def test_a_broken_guard_is_found(case, monkeypatch, mutant):
+    if not isinstance(case.runs, SqlRuns):
+        raise NotPromised("the guards of another kind of store are broken in a file of their own")
     here = EVERYWHERE | (WITH_GATES if case.store.capabilities.counters else MUTANTS)
     if mutant not in here:
         raise NotPromised("the same lines are broken on another store")
@@ -144,7 +147,8 @@ def test_a_broken_guard_is_found(case, monkeypatch, mutant):
     case.store.close()
     case.store = case.open()
 
-    with pytest.raises(AssertionError):
+    # Ids are drawn by chance and decide between runs of one instant: what went wrong may go well when replayed.
+    with pytest.raises((AssertionError, Flaky)):
         run_state_machine_as_test(machine_over(case), settings=SEARCH)
 
 

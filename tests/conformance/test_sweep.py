@@ -310,13 +310,7 @@ def test_a_sweep_that_finds_something_after_another_did_it_does_nothing(case):
     run = case.add()
     other = case.open()
     runs = getattr(other, case.flow.name)
-    write = other._database.write
-
-    def write_too_late(tx=None):
-        sweep(case, starve, now=run.claim_by)
-        return write(tx)
-
-    other._database.write = write_too_late
+    case.opener.before_each_write(other, lambda: sweep(case, starve, now=run.claim_by))
     second = runs.sweep(starve, {"failure_code": "other"}, worker="second", now=run.claim_by)
     other.close()
 

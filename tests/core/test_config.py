@@ -66,6 +66,20 @@ def test_an_absolute_place_stays(write):
     assert ("sqlite:////srv/runs.db", "file:/srv/kept") == (settings.store, settings.artifacts)
 
 
+@pytest.mark.parametrize(
+    ("store", "wanted"),
+    [
+        ("directory:///srv/runs", "directory:///srv/runs"),
+        ("directory:./runs", "directory:{}/runs"),
+        ("directory:runs", "directory:{}/runs"),
+    ],
+)
+def test_a_store_may_be_a_folder(write, tmp_path, store, wanted):
+    settings = load(write(f'store = "{store}"\n' + SMALLEST), {})
+
+    assert wanted.format(tmp_path) == settings.store
+
+
 def test_the_dataset_of_the_contract(write):
     text = (
         SHOP

@@ -174,6 +174,22 @@ def test_a_dataset_that_cannot_work(write, text, fault):
 
 
 @pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("date", '"20260131"'), ("date", '"2026-W05-6"'), ("decimal", '"1_000.5"'), ("decimal", "1e300"),
+        ("text", '"a\\u0000b"'), ("timestamp", '"0001-01-01T00:00:00+23:00"'), ("integer", '"42"'),
+        ("boolean", '"true"'),
+    ],
+)  # fmt: skip
+def test_a_default_that_the_door_could_not_read_is_a_fault(write, kind, default):
+    """It would otherwise be found by everybody who looks at the datasets."""
+    dataset = '[datasets.orders]\nsource = "shop"\nsql = "select :a"\n'
+    path = write(SHOP + dataset + f'parameters = {{a = {{type = "{kind}", default = {default}}}}}')
+
+    assert f" is no {kind}; write " in only_fault(path)
+
+
+@pytest.mark.parametrize(
     ("secret", "fault"),
     [
         ("too-short", "secret_keys entry 1 is too weak: it needs 32 random bytes; "),
@@ -245,7 +261,7 @@ def test_a_hash_belongs_to_one_key(write):
 
 @pytest.mark.parametrize(
     ("store", "artifacts"),
-    [("oracle://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "s3://bucket")],
+    [("oracle://db/haulage", "file:x"), ("sqlite:///:memory:", "file:x"), ("sqlite:///x.db", "ftp://host/x")],
 )
 def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
     fault = only_fault(write(f'store = "{store}"\nartifacts = "{artifacts}"\n' + SMALLEST))
@@ -268,6 +284,13 @@ def test_a_server_that_cannot_be_used_is_told(write, store, why):
 @pytest.mark.parametrize("store", ["postgresql://amina@db/haulage?proxy=transaction", "mariadb+pymysql://db:3307/h"])
 def test_a_database_on_a_server_is_taken_as_it_is_written(write, store):
     assert store == load(write(f'store = "{store}"\n' + SMALLEST), {}).store
+
+
+@pytest.mark.parametrize("store", ["directory:", "directory:///", "directory:///srv/runs?mode=ro"])
+def test_a_folder_without_a_name_is_refused(write, store):
+    fault = only_fault(write(f'store = "{store}"\n' + SMALLEST))
+
+    assert 'names no folder; write "directory:///srv/haulage"' in fault
 
 
 def test_the_line_of_a_syntax_error_is_told(write):

@@ -204,11 +204,12 @@ def _make_shop(path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def make_server(tmp_path_factory):
-    """Start a server; it is stopped at the end of the session."""
+    """Start a server, perhaps with a changed configuration; it is stopped at the end of the session."""
     made: list[Server] = []
 
-    def make() -> Server:
+    def make(configured=lambda text: text) -> Server:
         server = Server(tmp_path_factory.mktemp("server"))
+        server.configuration.write_text(configured(server.configuration.read_text()))
         made.append(server)
         server.new_key()  # The first is the operator's own, for `get`.
         server.start()

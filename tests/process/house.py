@@ -23,14 +23,14 @@ from tests.process.launcher import Launcher
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
 from haulage.core.limits import GIB, BuildLimits, DoorLimits, ExportLimits
-from haulage.core.ports import Presence, Terms
+from haulage.core.ports import Presence, Query, Terms
 from haulage.core.requester import Requester
 from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
 from haulage.exports.plan import Asked
 from haulage.exports.request import Exports
 from haulage.sources import open_source
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 from haulage.worker import lanes
 from haulage.worker.heartbeat import Heartbeat
 
@@ -118,6 +118,7 @@ class House:
         limits: ExportLimits = LIMITS,
         store_path: Path | None = None,
         artifacts_root: Path | None = None,
+        store_url: str | None = None,
     ):
         """In a folder with a source and a store; store and artifacts may stand elsewhere."""
         self.folder = folder
@@ -126,7 +127,8 @@ class House:
         self.source = folder / "shop.db"
         self.store_path = store_path or folder / "haulage.db"
         self.artifacts_root = artifacts_root or folder / "artifacts"
-        self.store = open_store(f"sqlite:///{self.store_path}", limits)
+        self.store_url = store_url or f"sqlite:///{self.store_path}"
+        self.store = open_store(self.store_url, limits)
         self.artifacts = LocalArtifacts(self.artifacts_root, self.store.identity())
         self.artifacts.prepare()
         self.catalogue = Catalogue()
@@ -165,8 +167,9 @@ class House:
         folder = self.folder / f"worker-{len(self.workers)}"
         folder.mkdir()
         known = {
-            "store": f"sqlite:///{self.store_path}",
-            "artifacts": str(self.artifacts_root),
+            "store": self.store_url,
+            "artifacts": f"file:{self.artifacts_root}",
+            "objects": {},
             "source": f"sqlite:///{self.source}",
             "limits": asdict(self.limits),
             "lanes": 2,
@@ -260,15 +263,13 @@ class House:
 
     def assert_whole(self) -> None:
         """Every ready run has its whole file, byte by byte, and there is no byte besides."""
-        with contextlib.closing(sqlite3.connect(self.store_path)) as store:
-            rows = store.execute("select state, artifact_key, bytes, sha256 from exports").fetchall()
         expected = []
-        for state, key, size, digest in rows:
-            if state == "ready":
-                content = (self.artifacts_root / "files" / key).read_bytes()
-                assert (len(content), hashlib.sha256(content).hexdigest()) == (size, digest), f"{key} is not whole"
-                expected.append(f"files/{key}")
-            elif state == "running":
+        for run in self.store.exports.list(Query(limit=10_000)):
+            if run.state == "ready":
+                content = self.file_of(run)
+                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256), run
+                expected.append(f"files/{run.artifact_key}")
+            elif run.state == "running":
                 raise AssertionError("a run is still running")
         assert self.on_disk() == sorted(expected)
 

@@ -1,7 +1,8 @@
 /* Faults in the calls that keep bytes, for whatever is started with LD_PRELOAD of this library.
  *
  * HAULAGE_SHIM names a folder. Calls on paths beneath it are written to its file "calls", a line each:
- *     PID OP PATH            OP is open, write, fsync (or fdatasync), truncate, close, rename, unlink, rmdir, mkdir
+ *     PID OP PATH            OP is open, write, fsync (or fdatasync), truncate, close, rename, link, unlink, rmdir, mkdir,
+ *                            flock
  * Its file "rules" says what goes wrong, read again at each call:
  *     OP SUBSTRING N ACTION [AFTER]
  *                            the Nth such call of a process (0: every one) whose path holds SUBSTRING, or ends
@@ -9,6 +10,8 @@
  *                            process renamed a path that holds it
  * Actions: EIO ENOSPC EDQUOT; KILL (before the call), KILLED (after it); SHORT (half is written, as the kernel may);
  * LIE (nothing is done, and the kernel says it was). A rule that fired leaves "FIRED RULE" in "calls".
+ *
+ * HAULAGE_SHIM_CLOCK is by how many seconds this process believes its clock to be ahead; files keep the kernel's time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,8 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum action { NONE, FAIL, KILL, KILLED, SHORT, LIE };
@@ -111,6 +116,13 @@ static long done(enum action action, long result) {
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define CALL(action, made) ((action) == FAIL ? -1 : (action) == LIE ? 0 : done(action, made))
 
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    const char *ahead = getenv("HAULAGE_SHIM_CLOCK");
+    long result = syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && ahead && clock == CLOCK_REALTIME) now->tv_sec += atol(ahead);
+    return result;
+}
+
 ssize_t write(int fd, const void *data, size_t size) {
     char buffer[PATH_MAX];
     enum action action = look("write", of_descriptor(fd, NULL, buffer));
@@ -143,6 +155,18 @@ int rename(const char *from, const char *to) {
     enum action action = look("rename", from);
     strncpy(renamed, from, sizeof renamed - 1);
     return CALL(action, REAL(rename)(from, to));
+}
+
+int link(const char *from, const char *to) {
+    enum action action = look("link", to);
+    return action == FAIL ? -1 : done(action, REAL(link)(from, to));
+}
+
+int flock(int fd, int operation) {
+    char buffer[PATH_MAX];
+    enum action action = look("flock", of_descriptor(fd, NULL, buffer));
+    if (action == LIE) return 0;
+    return action == FAIL ? -1 : done(action, REAL(flock)(fd, operation));
 }
 
 int unlink(const char *path) {

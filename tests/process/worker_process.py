@@ -10,10 +10,11 @@ import threading
 from dataclasses import fields
 from pathlib import Path
 
-from haulage.artifacts.local import LocalArtifacts
+from haulage.artifacts.open import open_artifacts
+from haulage.config import ObjectSettings
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.exports.expire import ExportSweep
-from haulage.stores.open import open_store
+from haulage.stores import open_store
 from haulage.worker import process, supervisor
 from haulage.worker.sweeper import Sweeper
 
@@ -37,8 +38,9 @@ def main(config: dict, log: Path) -> None:
     if not config["inotify"]:
         refuse_inotify()
     limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})
-    store = open_store(config["store"], limits)
-    artifacts = LocalArtifacts(Path(config["artifacts"]))
+    store = open_store(config["store"], limits, observe=observe)
+    artifacts = open_artifacts(config["artifacts"], ObjectSettings(**config["objects"]))
+    artifacts.prepare()
     sweeper = Sweeper(ExportSweep(store, artifacts, limits, observe), limits.sweep_seconds, observe)
     sources = {"shop": (config["source"], config["busy_seconds"])}
     supervisor.Supervisor(

@@ -1,6 +1,6 @@
 """How the conformance suite gets a store on a server: a database that was migrated once and is emptied for each test.
 
-Both openers do the same things in the words of their server; the SQLite one stands in `tests/conformance/cases.py`.
+Both openers do the same things in the words of their server; those of SQLite and of a folder stand in `tests/conformance/cases.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.servers.starting import free_port
 
 from haulage.stores.open import open_store
 from haulage.stores.postgresql import MIGRATION_LOCK
-from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
+from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, facts
 
 TABLES = ("exports", "workers", "idempotency_keys", "sessions", "tenant_gates", "run_pools", "haulage_facts")
 EMPTY = (
@@ -25,10 +25,44 @@ EMPTY = (
 )
 
 
-class PostgreSQL:
-    """One server a process, a database a store; they are used again."""
+class InDatabase:
+    """What a test does past the verbs, in every database in the same words."""
 
-    impatience_ms = 20
+    def write(self, case, run_id, values):
+        """Write columns."""
+        table = case.runs._table
+        with case.store.begin() as tx:
+            tx.execute(table.update().where(table.c.id == run_id).values(**values))
+
+    def want_workers(self, store, oldest):
+        """What a migration to a schema that older workers must not touch writes."""
+        with store.begin() as tx:
+            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
+
+    def empty(self, case):
+        """No run, and nothing written down."""
+        with case.store.begin() as tx:
+            tx.execute(case.runs._table.delete())
+            tx.exec_driver_sql("delete from transitions")
+
+    def impatient(self, monkeypatch):
+        """A store that is opened from now on waits less long for a lock; MariaDB waits in whole seconds all the same."""
+        monkeypatch.setattr("haulage.stores.dialect.BUSY_TIMEOUT_MS", 20)
+        monkeypatch.setattr("haulage.stores.dialect.MIGRATION_WAIT_SECONDS", 1)
+
+    def before_each_write(self, store, act):
+        """Have something happen when a store is about to write."""
+        write = store._database.write
+
+        def write_too_late(tx=None):
+            act()
+            return write(tx)
+
+        store._database.write = write_too_late
+
+
+class PostgreSQL(InDatabase):
+    """One server a process, a database a store; they are used again."""
 
     def __init__(self):
         self._free = []
@@ -120,10 +154,8 @@ class PostgreSQL:
         postgresql.server().execute("postgres", f"select pg_terminate_backend({pid})")
 
 
-class MariaDB:
+class MariaDB(InDatabase):
     """One server a process, a database a store; they are used again."""
-
-    impatience_ms = 20  # it waits in whole seconds all the same
 
     def __init__(self):
         self._free = []

@@ -169,9 +169,7 @@ class House:
         self, held, run, content=b"id,total\r\n1,1.50\r\n", name="orders.csv", media_type="text/csv; charset=utf-8"
     ):
         """A worker's last steps: the file is published and the run settled."""
-        folder = self.artifacts.begin(run.artifact_key)
-        (folder / "part").write_bytes(content)
-        self.artifacts.publish(run.artifact_key, len(content))
+        self.keep(run.artifact_key, content)
         columns = ({"key": "id", "header": "id", "type": "integer"}, {"key": "total", "header": "total", "type": None})
         self.store.exports.settle(
             held, ExportLife.finish,
@@ -182,6 +180,12 @@ class House:
                 "notices": ({"code": "order_not_fixed"},),
             },
         )  # fmt: skip
+
+    def keep(self, key, content):
+        """The file of a build."""
+        folder = self.artifacts.begin(key)
+        (folder / "part").write_bytes(content)
+        self.artifacts.publish(key, len(content))
 
     def fail(self, held, code="source_failed"):
         self.store.exports.settle(held, ExportLife.fail, {"failure_code": code, "artifact_key": None})

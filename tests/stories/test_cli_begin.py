@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tomllib
 import pytest
 from tests.stories.terminal import Terminal
 
-from haulage.config import load, matches
+from haulage.config import hash_key, load
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_key_is_printed_once_and_its_hash_can_be_pasted(terminal):
     table = tomllib.loads(answer.err[answer.err.index("[keys.amina]") :])["keys"]["amina"]
 
     assert 0 == answer.code
-    assert matches(key, table["hash"])
+    assert hash_key(key) == table["hash"]
     assert ("north", ["orders.read", "x"]) == (table["tenant"], table["grants"])
     assert not terminal.config.exists()
 
@@ -119,12 +120,27 @@ def test_a_key_is_added_to_the_configuration_when_that_is_wished(terminal):
     kept = load(terminal.config, {}).keys["amina"]
     again = terminal.run("keys", "new", "amina", "--write")
 
-    assert matches(answer.document["key"], kept.hash)
+    assert hash_key(answer.document["key"]) == kept.hash
     assert answer.document["key"] not in terminal.config.read_text()
     assert ("default", "amina", frozenset({"*"})) == (kept.tenant, kept.account, kept.grants)
     assert 0o640 == stat.S_IMODE(terminal.config.stat().st_mode)
     assert 2 == again.code
     assert "has a key amina already; choose another name" in again.err
+
+
+@pytest.mark.root
+def test_root_adds_a_key_and_the_user_of_the_service_can_still_read_it(terminal):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    terminal.run("init")
+    os.chown(terminal.config, 65534, 65533)
+    terminal.config.chmod(0o640)
+    before = terminal.config.stat()
+
+    assert 0 == terminal.run("keys", "new", "amina", "--write").code
+    after = terminal.config.stat()
+    assert (65534, 65533, 0o640) == (after.st_uid, after.st_gid, after.st_mode & 0o777)
+    assert before.st_ino != after.st_ino
 
 
 def test_a_key_cannot_be_added_to_a_file_that_is_not_there_or_no_toml(terminal):

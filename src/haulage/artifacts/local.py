@@ -16,14 +16,18 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
+MIB = 1024 * 1024
+FREE_SHARE = 0.1  # of the disk; less is worth a word
+Examined: TypeAlias = tuple[str, str, str]  # OK, WARN or FAIL; what was found; what to do
 KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")  # a run's id and a claim's number
 
 
@@ -44,6 +48,7 @@ class LocalArtifacts:
 
     def __init__(self, root: Path, owner: str = "") -> None:
         """Name the folder; ``prepare`` makes it. ``owner`` is the id of the store whose files these are."""
+        self.place = str(root)
         self.root = root.absolute()  # A child works in a folder of its own and must find it all the same.
         self._owner = owner
         self._mark = self.root / MARK
@@ -74,6 +79,10 @@ class LocalArtifacts:
         # A file is only as durable as the folders that it stands in.
         for folder in (self.root, self.root.parent, *(each.parent for each in missing[1:])):
             _sync_folder(folder)
+
+    def there(self) -> bool:
+        """Say whether there is anything yet that could be taken away."""
+        return self.root.is_dir()
 
     def release(self) -> None:
         """Take the mark away; whoever names the empty folder next may have it."""
@@ -122,15 +131,15 @@ class LocalArtifacts:
         Raises:
             BuildFailed: ``no_space`` or ``storage_failed``.
         """
-        folder = self._work / _known(key)
+        folder = self._work / known(key)
         with writing():
             self.prepare()
             folder.mkdir(mode=0o700)
         return folder
 
-    def publish(self, key: str, expected_bytes: int) -> None:
+    def publish(self, key: str, expected_bytes: int, *, sha256: str | None = None, etag: str | None = None) -> None:
         """Give a verified file its final name, durably; see ``core.ports.Artifacts``."""
-        part = self._work / _known(key) / PART
+        part = self._work / known(key) / PART
         with writing():
             if part.stat().st_size != expected_bytes:
                 raise BuildFailed("verify_failed", cause="the size on disk is not the size written")
@@ -141,14 +150,14 @@ class LocalArtifacts:
 
     def remove(self, key: str) -> bool:
         """Remove everything of a key. The unfinished goes first: a rename that comes too late fails."""
-        found = [_remove_entry(folder / _known(key)) for folder in (self._work, self._files)]
+        found = [_remove_entry(folder / known(key)) for folder in (self._work, self._files)]
         return any(found)
 
     def size(self, key: str) -> int:
         """Bytes that lie under a key; what cannot be looked at counts nothing."""
         found = 0
         for folder in (self._work, self._files):
-            entry = folder / _known(key)
+            entry = folder / known(key)
             for path in (entry, *entry.rglob("*")):
                 with suppress(OSError):
                     status = path.lstat()
@@ -159,12 +168,18 @@ class LocalArtifacts:
         """A finished file and its size, measured on the open descriptor; a planted link is not followed."""
         # Without O_NONBLOCK a planted pipe would keep us waiting for a writer.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._files / _known(key), flags)
+        descriptor = os.open(self._files / known(key), flags)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise FileNotFoundError(errno.ENOENT, "not a file")
         return os.fdopen(descriptor, "rb", buffering=0), status.st_size
+
+    def upload(self, key: str, file_bytes: int, seconds: float) -> None:
+        """Nothing: a build writes into its folder."""
+
+    def link(self, key: str, *, disposition: str, media_type: str) -> None:
+        """Nothing: files are served from here."""
 
     def keys(self) -> list[str]:
         """Every name that bytes lie under; a name that is no key is an orphan like any other."""
@@ -179,24 +194,47 @@ class LocalArtifacts:
         return sorted(found)
 
     def check(self) -> None:
-        """See that a file can be written and synced here."""
+        """See that a file can be written, synced and given its place here."""
         self.prepare()
-        probe = self._work / f"probe-{os.urandom(8).hex()}"  # where the sweep finds what a crash leaves
+        name = f"probe-{os.urandom(8).hex()}"  # where the sweep finds what a crash leaves
+        probe, placed = self._work / name, self._files / name
         try:
             with probe.open("xb") as file:
                 file.write(b"haulage")
                 file.flush()
                 os.fsync(file.fileno())
+            probe.rename(placed)
         finally:
             probe.unlink(missing_ok=True)
+            placed.unlink(missing_ok=True)
 
     def free_bytes(self) -> int:
         """Bytes that the disk still has for us."""
         status = os.statvfs(self.root)
         return status.f_bavail * status.f_frsize
 
+    def examine(self, still_bytes: int) -> Iterator[Examined]:
+        """A file written, and the room on the disk; for ``haulage doctor``.
 
-def _known(key: str) -> str:
+        Args:
+            still_bytes: what the budget may still take.
+        """
+        try:
+            self.check()
+        except OSError as problem:
+            what = f"no file can be written to {self.root}: {problem.strerror}"
+            yield "FAIL", what, "let this user write there, or name another folder"
+            return
+        yield "OK", "a file can be written", ""
+        disk = shutil.disk_usage(self.root)
+        if disk.free < still_bytes:
+            what = f"the disk has {disk.free // MIB:,} MiB free, the budget may still take {still_bytes // MIB:,} MiB"
+            yield "WARN", what, "make room, or lower limits.exports.store_bytes"
+        elif disk.free < disk.total * FREE_SHARE:
+            yield "WARN", f"only {disk.free // MIB:,} MiB of the disk are free", "make room"
+
+
+def known(key: str) -> str:
     if not key or key in (".", "..") or "/" in key or "\0" in key:
         message = f"{key!r} is no key"
         raise ValueError(message)

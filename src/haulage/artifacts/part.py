@@ -18,8 +18,7 @@ class PartFile:
 
     def __init__(self, folder: str, *, file_bytes: int, reserved_bytes: int) -> None:
         """Create the file; it must not exist yet."""
-        self._file_bytes = file_bytes
-        self._allowed = min(file_bytes, reserved_bytes)
+        self._allowed = Allowed(file_bytes, reserved_bytes)
         self._bytes = 0
         self._hash = hashlib.sha256()
         with writing():
@@ -28,11 +27,7 @@ class PartFile:
 
     def write(self, data: bytes) -> None:
         """Write all of it, or fail before the first byte that is over a limit is written."""
-        if self._bytes + len(data) > self._allowed:
-            if self._allowed < self._file_bytes:
-                raise BuildFailed("storage_exceeded", "The space left for finished files is too small for this file.")
-            limit = f"The file would be larger than the {self._file_bytes:,} bytes allowed."
-            raise BuildFailed("bytes_exceeded", limit)
+        self._allowed.refuse(self._bytes + len(data))
         with writing():
             left = memoryview(data)
             while left:
@@ -62,6 +57,23 @@ class PartFile:
             hashed.update(piece)
             at += len(piece)
         return hashed.digest()
+
+
+class Allowed:
+    """How large a file may become: as its dataset says, and as was reserved for it."""
+
+    def __init__(self, file_bytes: int, reserved_bytes: int) -> None:
+        """The smaller of the two counts."""
+        self._file_bytes = file_bytes
+        self._bytes = min(file_bytes, reserved_bytes)
+
+    def refuse(self, size: int) -> None:
+        """Fail before the first byte that is over a limit goes anywhere."""
+        if size <= self._bytes:
+            return
+        if self._bytes < self._file_bytes:
+            raise BuildFailed("storage_exceeded", "The space left for finished files is too small for this file.")
+        raise BuildFailed("bytes_exceeded", f"The file would be larger than the {self._file_bytes:,} bytes allowed.")
 
 
 class writing:  # noqa: N801 - reads as a sentence: ``with writing():``

@@ -17,7 +17,7 @@ TEMPLATE = """\
 # Haulage. Every key: docs/configuration.md. HAULAGE_SECTION__KEY in the environment overrides one.
 
 store = "sqlite:///haulage.db"        # where runs are kept; paths count from the folder of this file
-artifacts = "file:./artifacts"        # where finished files are kept until they expire
+artifacts = "file:./artifacts"        # where finished files are kept; or "s3://bucket/prefix": docs/artifacts.md
 
 # Signs tokens; the first signs, all verify. Keep it out of version control: this file is readable by you
 # alone. "env:HAULAGE_SECRET" reads it from the environment, "file:/run/secrets/haulage" from a file.
@@ -85,8 +85,8 @@ def init(force: bool, config: Path, as_json: bool) -> int:
     return DONE
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all.
+def write_private(path: Path, text: str, like: os.stat_result | None = None) -> None:
+    """Write a file that only its owner can read, whole or not at all; or with the owner and mode of another.
 
     Raises:
         Fault: it cannot be written.
@@ -96,6 +96,11 @@ def write_private(path: Path, text: str) -> None:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as target:
             target.write(text)
+            if like is not None:  # before it stands there: a service that looks must be able to read it at once
+                ours = os.fstat(descriptor)
+                if (ours.st_uid, ours.st_gid) != (like.st_uid, like.st_gid):
+                    os.fchown(descriptor, like.st_uid, like.st_gid)
+                os.fchmod(descriptor, like.st_mode & 0o777)
             target.flush()
             os.fsync(target.fileno())
         part.replace(path)
@@ -148,10 +153,10 @@ def new(
 
 
 def _append(config: Path, name: str, block: str) -> None:
-    """Add a table at the end of the configuration, and keep its mode."""
+    """Add a table at the end of the configuration, and keep its owner and mode: root may do it for a service."""
     try:
         before = config.read_text()
-        mode = config.stat().st_mode
+        like = config.stat()
     except OSError as problem:
         raise Fault(f"{config}: {problem.strerror}; write one with: haulage init") from problem
     try:
@@ -161,8 +166,7 @@ def _append(config: Path, name: str, block: str) -> None:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise Fault(f"{config} is not TOML: {problem}; nothing was changed") from problem
-    write_private(config, text)
-    config.chmod(mode & 0o777)
+    write_private(config, text, like)
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,6 @@ every row, and every finished file again, and compares them.
 
 from __future__ import annotations
 
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file, what_to_do
 from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
+from haulage.cli.volume import peer, quarantined, volume
 from haulage.config.faults import masked
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import ConfigInvalid, SchemaMismatch, StoreUnavailable
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 YEAR_2026 = 1_767_225_600_000  # milliseconds; a clock before this version was written is wrong
 CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much over the look
-FREE_SHARE = 0.1  # of the disk; less is worth a word
+PEER_SECONDS = 60  # how long doctor waits for the other host
 
 
 @click.command(epilog=example("haulage doctor --check"))
 @click.option("--check", "thorough", is_flag=True, help="Also read every row and finished file (may take long).")
+@click.option("--peer", "with_peer", is_flag=True, help="Also try a directory store together with another host.")
 @shared
-def doctor(thorough: bool, config: Path, as_json: bool) -> int:
+def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
     """Say what is wrong and what to do: configuration, secrets, store, artifacts, sources, workers, clock.
 
     Ends with 1 when something is wrong (FAIL), with 2 when the configuration cannot be used at all.
@@ -57,10 +58,16 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
         what = f"there is none at {store} yet"
         findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
         return _answer([*findings, *_datasets(there)], as_json, FAILED)
+    if store is not None and store.is_dir():  # before it is opened: a start refuses a volume that does not keep what it needs
+        findings += volume(store)
+        findings += peer(store, PEER_SECONDS) if with_peer else ()
+    elif with_peer:
+        what = "only a directory store is shared by locks"
+        findings.append(Finding("FAIL", "peer", what, "leave --peer out, or name a directory: in store"))
     try:
         with closing(_opened(config)) as haul:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
-            findings += [*_store(haul), *_artifacts(haul), *_workers(haul)]
+            findings += [*_store(haul), *quarantined(haul.store), *_artifacts(haul), *_workers(haul)]
             if thorough:
                 findings += [*rows(haul), *files(haul), *orphans(haul)]
     except ConfigInvalid as problem:
@@ -71,7 +78,7 @@ def doctor(thorough: bool, config: Path, as_json: bool) -> int:
         what = f"{masked(settings.store) if store is None else store}: {str(problem) or 'it does not answer'}"
         findings.append(Finding("FAIL", "store", what, what_to_do(settings)))
     except OSError as problem:
-        what = f"{problem.filename}: {problem.strerror}"
+        what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
         findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))
     return _answer([*findings, *_datasets(there)], as_json, FAILED)
 
@@ -110,7 +117,8 @@ def _modes(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         what, _, do = warning.partition("; ")
         yield Finding("WARN", "file modes", what, do)
-    for path in (store_file(settings), Path(settings.artifacts.removeprefix("file:"))):
+    kept = settings.objects.work if settings.artifacts.startswith("s3:") else settings.artifacts.removeprefix("file:")
+    for path in (store_file(settings), Path(kept)):
         if path is not None and path.exists() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
             yield Finding("WARN", "file modes", f"every user can read {path}", f"run: chmod o-rwx {path}")
 
@@ -169,36 +177,19 @@ def _store(haul: Haulage) -> Iterator[Finding]:
     skew = haul.store.now() - now_ms()
     if abs(skew) > CLOCK_STEP_MS:
         yield Finding("WARN", "clock", f"the store's clock is {skew:,} ms from this host's", "see the time service")
-    with haul.store.begin():
-        pass  # A store that can only be read fails here.
+    haul.store.check()
     yield Finding("OK", "store", "it can be written")
     for sentence in haul.store.exports.drift():
         yield Finding("FAIL", "store", f"its counters are not those of its runs: {sentence}", "report this")
 
 
 def _artifacts(haul: Haulage) -> Iterator[Finding]:
-    try:
-        haul.artifacts.check()
-    except OSError as problem:
-        what = f"no file can be written to {haul.artifacts.root}: {problem.strerror}"
-        yield Finding("FAIL", "artifacts", what, "let this user write there, or name another folder")
-        return
-    yield Finding("OK", "artifacts", "a file can be written")
     limits = haul.settings.exports
     used = haul.exports.storage(haul.operator)
     taken = used.stored_bytes + used.reserved_bytes
     yield Finding("OK", "artifacts", f"{size(taken)} of {size(limits.store_bytes)} used")
-    disk = shutil.disk_usage(haul.artifacts.root)
-    still = max(0, limits.store_bytes - used.stored_bytes)
-    if disk.free < still:
-        yield Finding(
-            "WARN",
-            "artifacts",
-            f"the disk has {size(disk.free)} free, the budget may still take {size(still)}",
-            "make room, or lower limits.exports.store_bytes",
-        )
-    elif disk.free < disk.total * FREE_SHARE:
-        yield Finding("WARN", "artifacts", f"only {size(disk.free)} of the disk are free", "make room")
+    for level, what, do in haul.artifacts.examine(max(0, limits.store_bytes - used.stored_bytes)):
+        yield Finding(level, "artifacts", what, do)
 
 
 def _workers(haul: Haulage) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from haulage.cli.findings import Finding
 from haulage.cli.keeping import digest_of
+from haulage.core.errors import ArtifactsUnavailable
 from haulage.core.ports import Query
 from haulage.exports.life import ExportLife, ExportRun, S
 
@@ -72,6 +73,9 @@ def files(haul: Haulage) -> Iterator[Finding]:
             opened, _ = haul.artifacts.open(run.artifact_key)
             with opened:
                 digest = digest_of(opened)
+        except ArtifactsUnavailable as problem:
+            yield Finding("FAIL", "files", f"run {run.id}: its bytes cannot be read now: {problem}")
+            continue
         except OSError as problem:
             digest = problem.strerror or "missing"
         if digest == run.sha256:

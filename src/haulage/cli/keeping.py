@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from haulage.cli.terminal import Fault
+from haulage.core.errors import ArtifactsUnavailable, Refused
 from haulage.exports.life import ExportRun
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Destination:
             if digest != kept.sha256:
                 raise haul.exports.mislay(kept, "its SHA-256 is another")
             self._name(part, path)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable") from problem
         except OSError as problem:
             raise Fault(f"{path} cannot be written: {problem.strerror}") from problem
         finally:

@@ -103,7 +103,11 @@ def read_settings(config: Path) -> Settings:
 
 
 def store_file(settings: Settings) -> Path | None:
-    """The file of the store, which may not be there yet; None where it is a database on a server."""
+    """The file or folder of the store, which may not be there yet; None where it is a database on a server."""
+    if settings.store.startswith("directory:"):
+        from haulage.stores.directory.store import directory_path
+
+        return directory_path(settings.store)
     scheme, _, place = settings.store.partition(":///")
     return Path(place) if scheme == "sqlite" else None
 
@@ -124,8 +128,10 @@ def naming_the_store(config: Path) -> Iterator[None]:
         from haulage.config.faults import masked
 
         settings = read_settings(config)
-        place = masked(settings.store)
-        raise StoreUnavailable(f"the store {place} cannot be used: {problem}; {what_to_do(settings)}") from problem
+        what = f"the store {masked(settings.store)} cannot be used: {problem}"
+        if "; " not in what:  # else it says what to do
+            what += f"; {what_to_do(settings)}"
+        raise StoreUnavailable(what) from problem
 
 
 def warn(settings: Settings) -> None:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulage.artifacts.local import LocalArtifacts, artifacts_path
+from haulage.artifacts.open import open_artifacts
 from haulage.cli.opening import naming_the_store, opened, read_settings, store_file
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, print_json, say, shared, tell
 
 if TYPE_CHECKING:
+    from haulage.artifacts.local import LocalArtifacts
+    from haulage.artifacts.objects import ObjectArtifacts
     from haulage.config import Settings
-    from haulage.stores.open import Store
+    from haulage.stores import AnyStore
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up"))
@@ -30,7 +32,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     with its schema. "down" is no step back to an older version: it takes away the whole schema, and with it
     every run, every sign-in and every finished file.
     """
-    from haulage.stores.open import open_store
+    from haulage.stores import open_store
 
     settings = read_settings(config)
     file = store_file(settings)
@@ -53,7 +55,7 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     return DONE
 
 
-def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
+def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:
     """Take the schema away, then the files: a file is promised by its row, so the row goes first.
 
     Raises:
@@ -69,7 +71,7 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
         say("nothing was changed")
         return False
     artifacts = _artifacts_of(store, settings)
-    there = artifacts.root.is_dir()
+    there = artifacts.there()
     if there:
         _prepare(artifacts)  # refuses a folder that is not ours
     store.migrate("base")
@@ -79,19 +81,19 @@ def _take_away(store: Store, settings: Settings, *, yes: bool) -> bool:
                 artifacts.remove(key)
             artifacts.release()
     except OSError as problem:
-        say(f"{artifacts.root}: {problem.strerror}; remove what is left there by hand")
+        say(f"{artifacts.place}: {problem.strerror or problem}; remove what is left there by hand")
     return True
 
 
-def _artifacts_of(store: Store, settings: Settings) -> LocalArtifacts:
-    return LocalArtifacts(artifacts_path(settings.artifacts), store.identity())
+def _artifacts_of(store: AnyStore, settings: Settings) -> LocalArtifacts | ObjectArtifacts:
+    return open_artifacts(settings.artifacts, settings.objects, store.identity())
 
 
-def _prepare(artifacts: LocalArtifacts, *, adopt: bool = False) -> None:
+def _prepare(artifacts: LocalArtifacts | ObjectArtifacts, *, adopt: bool = False) -> None:
     try:
         artifacts.prepare(adopt=adopt)
     except OSError as problem:
-        raise Fault(f"{problem.filename}: {problem.strerror}") from problem
+        raise Fault(f"{artifacts.place}: {problem.strerror or problem}") from problem
 
 
 def _agreed() -> bool:
@@ -101,7 +103,7 @@ def _agreed() -> bool:
 
 
 def _adopt(config: Path) -> None:
-    from haulage.stores.open import open_store
+    from haulage.stores import open_store
 
     settings = read_settings(config)
     with naming_the_store(config), closing(open_store(settings.store, settings.exports)) as store:

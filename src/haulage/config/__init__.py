@@ -6,18 +6,18 @@ tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
 
 from haulage.config.datasets import Known, dataset_faults
 from haulage.config.load import load, read_keys
-from haulage.config.secrets import hash_key, matches, new_key, new_secret
-from haulage.config.settings import KeySettings, Settings, SourceSettings
+from haulage.config.secrets import hash_key, new_key, new_secret
+from haulage.config.settings import KeySettings, ObjectSettings, Settings, SourceSettings
 
 __all__ = [
     "KeySettings",
     "Known",
+    "ObjectSettings",
     "Settings",
     "SourceSettings",
     "dataset_faults",
     "hash_key",
     "load",
-    "matches",
     "new_key",
     "new_secret",
     "read_keys",

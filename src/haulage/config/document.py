@@ -18,7 +18,7 @@ from haulage.core.errors import ConfigInvalid
 
 PREFIX = "HAULAGE_"
 TOP_KEYS = ("store", "artifacts", "secret_keys", "app")
-SECTIONS = ("sources", "datasets", "keys", "operator", "limits", "worker", "serve")
+SECTIONS = ("objects", "sources", "datasets", "keys", "operator", "limits", "worker", "serve")
 # Variables of ours that are no settings.
 OTHER_VARIABLES = ("HAULAGE_CONFIG", "HAULAGE_DEMO_KEY", "HAULAGE_TEST_ALL", "HAULAGE_SECRET")
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from haulage.config.datasets import Known, dataset_faults, read_datasets
 from haulage.config.document import open_to_others, read_document, texts
 from haulage.config.faults import Faults, masked, meant
-from haulage.config.kinds import BOOLEAN, COUNT, NETWORKS, PORT, SECONDS, TEXT, TEXTS, Kind, matching
+from haulage.config.kinds import BOOLEAN, COUNT, NETWORKS, PORT, SECONDS, SIZE, TEXT, TEXTS, Kind, matching, one_of
 from haulage.config.secrets import HASH, Places
-from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, Settings, SourceSettings
+from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, ObjectSettings, Settings, SourceSettings
 from haulage.config.table import Table
 from haulage.core.catalogue import NAME
 from haulage.core.errors import ConfigInvalid
-from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
+from haulage.core.limits import MIB, BuildLimits, DoorLimits, ExportLimits
 from haulage.core.requester import Requester
 
 STORE_DEFAULT = "sqlite:///haulage.db"
@@ -28,6 +28,9 @@ ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-]+)*/?")
+ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "the address of a server", '"https://objects.example"')
+PART_BYTES_MIN, PART_BYTES_MAX = 5 * MIB, 64 * MIB  # less is refused by servers, more is held in memory
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
 
 
@@ -72,8 +75,9 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
     settings = Settings(
         path=path,
         store=_store(top, places),
-        artifacts=_place(top, "artifacts", places, ARTIFACTS_DEFAULT),
+        artifacts=_artifacts(top, places),
         secret_keys=top.demand("secret_keys", places.signing(), ()),
+        objects=_objects(top, places),
         sources=_sources(top, places, schemes),
         datasets=read_datasets(top, exports.build, places.folder),
         keys=_keys(top),
@@ -108,10 +112,14 @@ def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str
 
 
 def _store(top: Table, places: Places) -> str:
-    """Where runs are kept: a file, or a database on a server."""
+    """Where runs are kept: a file, a folder that hosts may share, or a database on a server."""
     url = top.read("store", places.url(), STORE_DEFAULT)
     scheme, _, place = url.partition("://")
-    if scheme.partition("+")[0] not in ("postgresql", "mariadb"):
+    if url.startswith("directory:"):
+        if not url.removeprefix("directory:").strip("/") or "?" in url:
+            top.faults.wrong("store", url, 'names no folder; write "directory:///srv/haulage"')
+        return absolute(url, places.folder)
+    if scheme.partition("+")[0] not in DRIVERLESS:
         return _place(top, "store", places, STORE_DEFAULT)
     if scheme not in SERVERS:
         top.faults.wrong("store", url, f"this driver is not used; write {' or '.join(sorted(DRIVERLESS))}://…")
@@ -134,13 +142,46 @@ def _place(top: Table, key: str, places: Places, default: str) -> str:
     return absolute(url, places.folder)
 
 
+def _artifacts(top: Table, places: Places) -> str:
+    """Where bytes are kept: a folder, or a bucket and what the names in it begin with."""
+    url = top.read("artifacts", places.url(), ARTIFACTS_DEFAULT)
+    if not url.startswith("s3:"):
+        return _place(top, "artifacts", places, ARTIFACTS_DEFAULT)
+    if not BUCKET_URL.fullmatch(url):
+        top.faults.wrong("artifacts", url, 'names no bucket; write "s3://bucket/prefix"')
+    return url.rstrip("/")
+
+
+def _objects(top: Table, places: Places) -> ObjectSettings:
+    table, default = top.table("objects"), ObjectSettings()
+    found = ObjectSettings(
+        endpoint=table.read("endpoint", ENDPOINT, None),
+        region=table.read("region", TEXT, None),
+        access_key=table.read("access_key", places.secret('"env:OBJECTS_ACCESS_KEY"'), None),
+        secret_key=table.read("secret_key", places.secret('"env:OBJECTS_SECRET_KEY"'), None),
+        addressing=table.read("addressing", one_of(("path", "virtual"), "way to address a bucket"), None),
+        ca_file=table.read("ca_file", places.path(), None),
+        download=table.read("download", one_of(("proxy", "redirect"), "way to download"), default.download),
+        part_bytes=table.read("part_bytes", SIZE, default.part_bytes),
+        work=table.read("work", places.path(), str((places.folder / default.work).absolute())),
+    )
+    if table.has("access_key") != table.has("secret_key"):
+        top.faults.say("objects.access_key and objects.secret_key belong together; write both, or none")
+    if not PART_BYTES_MIN <= found.part_bytes <= PART_BYTES_MAX:
+        why = 'is no size of a part that every server takes; write "8 MiB", or another from "5 MiB" to "64 MiB"'
+        top.faults.wrong("objects.part_bytes", found.part_bytes, why)
+    table.close()
+    return found
+
+
 def absolute(url: str, folder: Path) -> str:
     """A URL whose file or folder no longer depends on where a program was started."""
-    for prefix in ("sqlite:///", "directory:///"):
-        if url.startswith(prefix) and len(url) > len(prefix):
-            return prefix + str(folder / url.removeprefix(prefix))
-    if url.startswith("file:") and not url.startswith("file://"):
-        return "file:" + str((folder / url.removeprefix("file:")).absolute())
+    prefix = "sqlite:///"
+    if url.startswith(prefix) and len(url) > len(prefix):
+        return prefix + str(folder / url.removeprefix(prefix))
+    for scheme in ("file:", "directory:"):
+        if url.startswith(scheme) and not url.startswith(f"{scheme}//"):
+            return scheme + str((folder / url.removeprefix(scheme)).absolute())
     return url
 
 
@@ -237,6 +278,9 @@ def _warnings(path: Path, document: Mapping[str, object]) -> tuple[str, ...]:
     found = []
     listed = document.get("secret_keys")
     written = isinstance(listed, list) and any(not _elsewhere(item) for item in texts(listed))
+    objects = document.get("objects")
+    key = objects.get("secret_key") if isinstance(objects, Mapping) else None
+    written = written or (isinstance(key, str) and not _elsewhere(key))
     passwords = any(masked(text) != text for text in texts(document))
     if (written or passwords) and open_to_others(path):
         found.append(f"{path} holds secrets and every user of this host can read it; run: chmod 600 {path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Mapping
@@ -37,11 +36,6 @@ def hash_key(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def matches(text: str, hash: str) -> bool:
-    """Say whether a key is the one that was hashed, in the same time for every wrong one."""
-    return hmac.compare_digest(hash_key(text), hash)
-
-
 def _hash(value: object) -> str:
     text = TEXT.parse(value)
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
@@ -70,6 +64,21 @@ class Places:
             return self._variable(text) if text.startswith("env:") else text
 
         return Kind("a URL", '"sqlite:///shop.db"', parse)
+
+    def secret(self, example: str) -> Kind[str]:
+        """A secret of another service, which answers for its strength."""
+
+        def parse(value: object) -> str:
+            text = TEXT.parse(value)
+            if text.startswith("env:"):
+                return self._variable(text)
+            return self._file(text) if text.startswith("file:") else text
+
+        return Kind("a secret", example, parse, secret=True)
+
+    def path(self) -> Kind[str]:
+        """A file or folder, from the folder of the configuration."""
+        return Kind("a path", '"some/path"', lambda value: str((self.folder / TEXT.parse(value)).absolute()))
 
     def signing(self) -> Kind[tuple[str, ...]]:
         """The list of secrets that sign and verify tokens."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from haulage.core.catalogue import Dataset
-from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.core.limits import MIB, DoorLimits, ExportLimits
 from haulage.core.requester import EVERY_GRANT, Requester
 
 
@@ -19,6 +19,31 @@ class SourceSettings:
     url: str = field(repr=False)  # may hold a password
     label: str = ""
     busy_seconds: float = 5  # how long a locked source is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSettings:
+    """How a bucket is reached, ``[objects]``; it counts where ``artifacts`` is an ``s3:`` URL.
+
+    Args:
+        endpoint: of a server that is not Amazon's.
+        access_key: with ``secret_key``; without both, the usual places of the AWS tools are looked at.
+        addressing: of a bucket: in the path, or in the host name; None means what suits the endpoint.
+        ca_file: certificates to trust instead of the usual ones.
+        download: ``proxy``, or ``redirect`` to an address of the bucket that is valid for a minute.
+        part_bytes: what a build holds in memory before it sends it.
+        work: a folder of this host, where sources sort.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    addressing: str | None = None
+    ca_file: str | None = None
+    download: str = "proxy"
+    part_bytes: int = 8 * MIB
+    work: str = "./work"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +71,8 @@ class Settings:
 
     Args:
         path: the file; relative places were resolved against its folder.
-        store: ``sqlite:////absolute/file``, ``postgresql://…`` or ``mariadb://…``.
-        artifacts: ``file:/absolute/folder``.
+        store: ``sqlite:////absolute/file``, ``directory:///absolute/folder``, ``postgresql://…`` or ``mariadb://…``.
+        artifacts: ``file:/absolute/folder`` or ``s3://bucket/prefix``.
         secret_keys: the first signs, all verify.
         operator: who the command line acts as.
         app: ``module:name`` of a Haulage on which datasets are declared in Python.
@@ -60,6 +85,7 @@ class Settings:
     store: str = field(repr=False)
     artifacts: str = field(repr=False)
     secret_keys: tuple[str, ...] = field(repr=False)
+    objects: ObjectSettings = field(default_factory=ObjectSettings)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
     datasets: tuple[Dataset, ...] = ()
     keys: Mapping[str, KeySettings] = field(default_factory=dict)

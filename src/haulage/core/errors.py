@@ -4,7 +4,10 @@
     ├── Refused        a door said no; becomes an RFC 9457 problem or an exit code
     ├── BuildFailed    a build ended; becomes the failure of a run
     ├── StoreUnavailable   the store did not answer; nothing is known to have changed
-    └── ConfigInvalid  haulage.toml has faults; all of them at once (see config.py)
+    ├── SchemaMismatch     the store's schema is not this version's
+    ├── Overdue            code of the host did not answer in time (patience.py)
+    ├── ArtifactsUnavailable   the place of bytes did not answer; nothing is known of them
+    └── ConfigInvalid  haulage.toml has faults; all of them at once (config/)
 
 A code is never reused for another meaning. A public sentence never holds a path, SQL, or a value of a row.
 """
@@ -87,6 +90,7 @@ CATALOGUE = _catalogue(
     F("downloads_full", 503, "Too many downloads", "Too many files are being fetched here. Try again in a moment."),
     F("not_serving", 503, "Not ready to serve", "This process cannot serve at the moment."),
     F("store_unavailable", 503, "Store unavailable", "The store does not answer. Try again in a moment."),
+    F("files_unavailable", 503, "Files unavailable", "The storage of files does not answer. Try again in a moment."),
     # What a door refuses and a run can end with.
     F("host_silent", 503, "Application silent", "The application did not say in time who may do what. Try again."),
     F("storage_exceeded", 503, "Storage used up", "The space for finished files is used up."),
@@ -128,6 +132,7 @@ CATALOGUE = _catalogue(
         "Sorting the rows needed more space than allowed.",
     ),
     F("storage_failed", 0, "Storage failed", "The file could not be written."),
+    F("storage_refused", 0, "Storage refused", "The storage of files does not let the file be written."),
     F(
         "count_mismatch",
         0,
@@ -219,6 +224,17 @@ class StoreUnavailable(HaulageError):
     """The store did not answer; whether a change was made must be read again."""
 
     code = "store_unavailable"
+
+
+class ArtifactsUnavailable(HaulageError, OSError):
+    """The place where bytes are kept did not answer, or refused us; nothing is known of the bytes themselves."""
+
+    code = "files_unavailable"
+
+
+def kind_of(problem: OSError) -> str:
+    """What went wrong with bytes, for the log: what a server answered, or a kind; a message may hold a path."""
+    return str(problem) if isinstance(problem, ArtifactsUnavailable) else type(problem).__name__
 
 
 class SchemaMismatch(HaulageError):

@@ -98,6 +98,15 @@ class FileServed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FileLinked(Event):
+    """A client was sent to a signed address of the bucket; what it fetches there is not seen from here."""
+
+    run: str
+    tenant: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunClaimed(Event):
     """A worker took a run."""
 
@@ -130,7 +139,7 @@ class LeaseWasLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed(Event):
-    """The store did not answer; the loop waits ``wait_seconds`` before it looks again."""
+    """The store, or the storage of files, did not answer; another try makes sense after ``wait_seconds``."""
 
     where: str
     problem: str
@@ -159,6 +168,14 @@ class ArtifactLost(Event):
 
     run: str
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuarantined(Event):
+    """A file of the directory store is no record; it was moved to ``quarantine`` and the others go on."""
+
+    file: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ class SignIn:
 class Sessions(Protocol):
     """Sign-ins of browsers, and one-time sign-in links."""
 
-    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+    def open(self, sign_in: SignIn, *, at_most: int | None = None) -> None:
         """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:
@@ -285,11 +285,15 @@ class Sink(Protocol):
 class Artifacts(Protocol):
     """Where bytes are kept. A key names the bytes of one claim of one run, unfinished or finished."""
 
-    def publish(self, key: str, expected_bytes: int) -> None:
+    def publish(self, key: str, expected_bytes: int, *, sha256: str | None = None, etag: str | None = None) -> None:
         """Give a verified file its final name, durably.
 
+        Args:
+            sha256: what the bytes must have, where they can be proved only now; a folder proved them before.
+            etag: what a store of objects must call them. Where it does not, or None, they are read back.
+
         Raises:
-            BuildFailed: ``verify_failed`` or ``storage_failed``.
+            BuildFailed: ``verify_failed``, ``storage_failed``, ``storage_refused`` or ``no_space``.
         """
 
     def remove(self, key: str) -> bool:
@@ -307,13 +311,19 @@ class Artifacts(Protocol):
 
         Raises:
             FileNotFoundError: there is none.
+            ArtifactsUnavailable: whether there is one cannot be known now.
         """
+
+    def link(self, key: str, *, disposition: str, media_type: str) -> str | None:
+        """Where a client fetches a finished file by itself, for a minute at most; None when it is served from here."""
 
     def keys(self) -> list[str]:
         """Every key that bytes lie under, for the sweep of orphans."""
 
     def check(self) -> None:
         """See that a file can be written.
+
+        Readiness asks this every few seconds.
 
         Raises:
             OSError: it cannot.

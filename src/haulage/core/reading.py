@@ -45,3 +45,4 @@ class Measured(NamedTuple):
     size: int
     sha256: str
     tail: bytes  # the last bytes on the disk, at most TAIL_BYTES
+    etag: str | None = None  # what a store of objects must say of it, if it names bytes by their digest

@@ -42,6 +42,7 @@ class BuildOrder(NamedTuple):
     file_bytes: int
     reserved_bytes: int
     progress_seconds: float
+    upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
 
     def to_json(self) -> str:
         """As one line."""
@@ -63,6 +64,7 @@ class Built(NamedTuple):
     notices: tuple[Mapping[str, Any], ...]
     bytes: int
     sha256: str
+    etag: str | None
 
 
 def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progress], None]) -> Built:
@@ -98,6 +100,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         notices=tuple(_notices(replaced, order.plan)),
         bytes=measured.size,
         sha256=measured.sha256,
+        etag=measured.etag,
     )
 
 

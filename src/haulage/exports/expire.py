@@ -2,7 +2,7 @@
 
 Order of rows and bytes (DECISIONS 3): a state that stops promising a file moves the row first and keeps the
 key until the bytes are gone; a lost run loses its bytes first, under a fence taken for that. Orphans are
-found by listing the folder first and reading the rows after it. Every pass is bounded.
+found by listing the folder first and reading the rows after it. A pass ends a bounded number of runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from haulage.core import events
 from haulage.core.clock import new_id
+from haulage.core.errors import kind_of
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import Move
 from haulage.core.limits import ExportLimits
@@ -170,7 +171,12 @@ class ExportSweep:
                 report.removed_files += 1
 
     def _remove_orphans(self, report: SweepReport) -> None:
-        listed = self._artifacts.keys()
+        try:
+            listed = self._artifacts.keys()
+        except OSError as problem:
+            self._observe(events.RemovalFailed("orphans", kind_of(problem)))
+            report.failures.append(f"orphans: {kind_of(problem)}")
+            return
         for start in range(0, len(listed), ORPHANS_ASKED):
             asked = listed[start : start + ORPHANS_ASKED]
             # A name that is not ASCII is no key of ours, and may not even be text that a store can be asked for.
@@ -183,8 +189,8 @@ class ExportSweep:
         try:
             removed = self._artifacts.remove(key)
         except OSError as problem:
-            self._observe(events.RemovalFailed(key, type(problem).__name__))
-            report.failures.append(f"{key}: {type(problem).__name__}")
+            self._observe(events.RemovalFailed(key, kind_of(problem)))
+            report.failures.append(f"{key}: {kind_of(problem)}")
             return False
         if removed:
             self._observe(events.BytesRemoved(key, why))

@@ -147,7 +147,8 @@ class Database:
         """Give every connection back."""
         self.dialect.close()
         with self._turn:
-            self.close_unused()
+            if self.close_unused() == 0:
+                self.dialect.forget_place()
 
     def close_unused(self) -> int:
         """Close every connection that nobody uses, while it is our turn; gives how many are used."""

@@ -16,21 +16,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.ports import Watcher
+from haulage.stores.schema import Capabilities
 
 BUSY_TIMEOUT_MS = 800  # below the beat of 1 s, so that a beat that waits still fits its second
 MIGRATION_WAIT_SECONDS = 10  # how long a migration waits for another one
 DOOR_WAIT_SECONDS = 5.0  # how long a request waits for those before it
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a store can do; asked for by capability, never by a store's name."""
-
-    transactions: bool  # what must hold together commits together
-    database_clock: bool  # its own clock decides, not the host's
-    schema_transactions: bool = True  # a migration that breaks off leaves what was there
-    counters: bool = False  # tenants' gates and the budget are kept as rows of their own (counters.py)
-    row_security: bool = False  # the database itself keeps tenants apart (tenants.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +68,9 @@ class Dialect(Protocol):
         Raises:
             StoreUnavailable: another store was put in its place.
         """
+
+    def forget_place(self) -> None:
+        """Nothing is open: whatever stands there by the next time is the store."""
 
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""

@@ -13,11 +13,10 @@ from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.database import Database
 from haulage.stores.dialect import Instant
+from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, workers
-
-RELEASED = {"reserved_bytes": None, "phase": None}
 
 
 def _sums() -> list[ColumnElement[int]]:
@@ -42,19 +41,7 @@ class StorageBudget:
 
     def admit(self, row: Any, terms: Terms, now: Instant) -> dict[str, Any] | None:
         """Reserve space and set the clocks of the build."""
-        free = max(0, terms.store_bytes - row.stored_all)
-        room = min(row.file_bytes, free)
-        if 0 < room > free - row.reserved_all:
-            return None
-        return {
-            "reserved_bytes": room,
-            "attempts": row.attempts + 1,
-            "finish_by": now + row.generation_ms + int(terms.grace_seconds * 1000),
-            "artifact_key": f"{row.id}.{row.claim_no + 1}",  # the name is stored before a byte is written
-            "phase": None,
-            "processed": None,
-            "total": None,
-        }
+        return admitted(row, terms, stored_bytes=row.stored_all, reserved_bytes=row.reserved_all, now=now)
 
     def admitted(self, run: Any, pool: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
         """The same in SQL."""
@@ -71,7 +58,7 @@ class StorageBudget:
 
 
 class ExportRows(SqlRuns[ExportRun]):
-    """The export table; implements ``exports.request.ExportStore``."""
+    """The export table; implements ``exports.needs.ExportRuns``."""
 
     def __init__(self, database: Database, limits: ExportLimits) -> None:
         """Bind the table, its life and its record."""
@@ -96,8 +83,17 @@ class ExportRows(SqlRuns[ExportRun]):
             row = connection.execute(wanted).one()
         return Storage(row.stored_all, row.reserved_all, row.own)
 
+    def running(self) -> int:
+        """How many runs are worked on, over all tenants."""
+        wanted = select(func.count()).select_from(exports).where(in_state(exports, ExportLife.claim.target))
+        with self._database.read() as connection:
+            return int(connection.execute(wanted).scalar_one())
+
     def tally(self) -> dict[str, int]:
-        """How many runs there are in each state, over all tenants; a state without runs is left out."""
+        """How many runs there are in each state, over all tenants; a state without runs is left out.
+
+        It reads every row; who only asks for what is under way has ``waiting`` and ``running``.
+        """
         wanted = select(exports.c.state, func.count()).group_by(exports.c.state)
         with self._database.read() as connection:
             return {row.state: row[1] for row in connection.execute(wanted)}

@@ -17,7 +17,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInSteps
-from haulage.stores.dialect import DOOR_WAIT_SECONDS, Capabilities, driver_of
+from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of
+from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
 OLDEST = (10, 6)
@@ -83,6 +84,9 @@ class MariaDB:
         return self._engine(None, f"lock_wait_timeout = {dialect.MIGRATION_WAIT_SECONDS}", poolclass=NullPool)
 
     def see_same_place(self) -> None:
+        """Nothing: a connection knows where it leads."""
+
+    def forget_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
     def begin(self, driver: DBAPIConnection) -> None:

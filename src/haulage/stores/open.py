@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, delete, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -25,20 +24,11 @@ from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
 from haulage.stores.mariadb import MariaDB
 from haulage.stores.postgresql import PostgreSQL
+from haulage.stores.schema import SCHEMA_VERSION, Schema, too_old
 from haulage.stores.sessions import SqlSessions
 from haulage.stores.sqlite import Sqlite
-from haulage.stores.tables import SCHEMA_VERSION, facts
+from haulage.stores.tables import facts
 from haulage.stores.workers import SqlWorkers
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """How a store's schema compares with the one of this version; None where there is none yet."""
-
-    version: int | None
-    min_worker: int | None
-    wanted: int = SCHEMA_VERSION
-    new: bool = False  # nothing is in the store at all
 
 
 class Store:
@@ -79,11 +69,21 @@ class Store:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
+    def check(self) -> None:
+        """Write, durably: a lock alone is had on a full disk too, and a value that stays the same may not be written.
+
+        Raises:
+            StoreUnavailable: nothing can be written.
+        """
+        with self._database.write() as connection:
+            connection.execute(insert(facts).values(name="check", value=0))
+            connection.execute(delete(facts).where(facts.c.name == "check"))
+
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""
         with self._database.read() as connection:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
-        return _too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
+        return too_old(Schema(kept.get("schema_version"), kept.get("min_worker")))
 
     def identity(self) -> str:
         """Which store this is, wherever it lies; it marks what is the store's own. Nothing without a schema."""
@@ -193,14 +193,5 @@ def _fit(store: Store) -> None:
             f"the store has schema {schema.version}, this version works with {SCHEMA_VERSION}; "
             "back the store up and run: haulage migrate up"
         )
-    if (refusal := _too_old(schema)) is not None:
+    if (refusal := too_old(schema)) is not None:
         raise SchemaMismatch(refusal)
-
-
-def _too_old(schema: Schema) -> str | None:
-    if schema.min_worker is None or schema.min_worker <= SCHEMA_VERSION:
-        return None
-    return (
-        f"the store has schema {schema.version} and wants workers of schema {schema.min_worker} or newer; "
-        f"this version works with {SCHEMA_VERSION}: install a newer haulage (pip install --upgrade haulage)"
-    )

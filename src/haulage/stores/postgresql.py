@@ -25,7 +25,8 @@ from haulage.core.errors import StoreUnavailable
 from haulage.core.ports import Watcher
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInOne
-from haulage.stores.dialect import DOOR_WAIT_SECONDS, Capabilities, driver_of, driver_words
+from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of, driver_words
+from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class PostgreSQL:
         return connection
 
     def see_same_place(self) -> None:
+        """Nothing: a connection knows where it leads."""
+
+    def forget_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
     def begin(self, driver: DBAPIConnection) -> None:

@@ -42,12 +42,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
-from haulage.core.ports import After, Query, Terms
+from haulage.core.ports import Query, Terms
 from haulage.core.progress import Progress
 from haulage.stores.claims import Admission
 from haulage.stores.counters import drift
 from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
+from haulage.stores.entering import entering
 from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
 from haulage.stores.queue import Queue, in_state
 
@@ -152,7 +153,7 @@ class SqlRuns(Generic[Run]):
     @made_again
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
-        row = self._claimer.claim(terms, self._database.now(now), tx)
+        row = self._claimer.claim(terms, now, tx)
         if row is None:
             return None
         run = self._record(*row)
@@ -387,14 +388,5 @@ class SqlRuns(Generic[Run]):
             self._database.ring()
 
     def _entering(self, move: Move, values: Mapping[str, Any], now: Instant) -> dict[str, Any]:
-        """What a row holds after a move: what the lease held is given back, a final state has an end."""
-        entered: dict[str, Any] = {}
-        if move.lease is LeaseUse.ENDS:
-            entered |= {"worker": None, "lease_until": None, "slot": None, **self._released}
-        if self.life.is_final(move.target):
-            entered |= {"active_key": None, "retain_until": now + self._retention_ms}
-            if not self.life.is_final(move.source):
-                entered["finished_at"] = now
-        for name, value in values.items():
-            entered[name] = now + int(value.seconds * 1000) if isinstance(value, After) else value
-        return entered
+        """What a row holds after a move (entering.py)."""
+        return entering(self.life, move, values, now=now, released=self._released, retention_ms=self._retention_ms)

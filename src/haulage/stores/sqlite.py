@@ -21,8 +21,10 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import dialect, forks
+from haulage.stores.atomic import make_folder
 from haulage.stores.claims import ClaimAlone
-from haulage.stores.dialect import Capabilities, driver_of, driver_words
+from haulage.stores.dialect import driver_of, driver_words
+from haulage.stores.schema import Capabilities
 from haulage.stores.stir import Stir
 
 _decode_json = json.JSONDecoder().raw_decode
@@ -63,13 +65,21 @@ class Sqlite:
         url = URL.create("sqlite", database=self._path)
         reader = create_engine(
             url,
-            connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+            connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "uri": True},
             hide_parameters=True,  # no value of a row in a traceback
             json_deserializer=_read_json,
             pool_size=4,
             max_overflow=60,
         )
         writer = create_engine(url, pool=reader.pool, hide_parameters=True, json_deserializer=_read_json)
+
+        # Never made by a connection: a worker whose store was removed would go on in an empty one that nobody sees.
+        there = f"{Path(self._path).as_uri()}?mode=rw"
+
+        def connecting(_dialect: object, _record: object, arguments: list[str], _options: object) -> None:
+            if self._file is not None:
+                self.see_same_place()  # before it is opened: one to another file could not be closed again
+            arguments[:] = [there]
 
         def connected(connection: sqlite3.Connection, _record: object) -> None:
             connection.isolation_level = None  # The driver starts no transaction behind our back.
@@ -82,6 +92,7 @@ class Sqlite:
         def begun_to_write(connection: Connection) -> None:
             self.begin(driver_of(connection.connection))
 
+        event.listen(reader, "do_connect", connecting)
         event.listen(reader, "connect", connected)
         event.listen(reader, "checkout", self._checked_out)
         event.listen(reader, "begin", begun)
@@ -105,6 +116,10 @@ class Sqlite:
             raise StoreUnavailable(
                 f"{path} was replaced while it was open; stop everything that uses it, then start again"
             )
+
+    def forget_place(self) -> None:
+        """Nothing is open: whatever stands there by the next time is the store."""
+        self._file = None
 
     def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
         try:
@@ -143,7 +158,7 @@ class Sqlite:
         """Make a new file, and its folder, for the owner alone: nobody else may read what was asked for."""
         try:
             if not self.path.exists():
-                _make_folder(self.path.parent)
+                make_folder(self.path.parent)  # SQLite syncs the folder that its file stands in, and nobody those above
                 self.path.touch(mode=0o600)
         except OSError as problem:
             raise StoreUnavailable(f"{self.path}: {problem.strerror}") from problem
@@ -164,21 +179,6 @@ class Sqlite:
 
     def close(self) -> None:
         """Nothing rings."""
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and what is missing above it, so that a power cut takes none of it back.
-
-    SQLite syncs the folder that its file stands in, and nobody but us those above.
-    """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in missing:
-        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class SqliteWatcher:

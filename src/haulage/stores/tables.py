@@ -24,9 +24,22 @@ from sqlalchemy.types import JSON, String, TypeDecorator
 
 from haulage.core.lifecycle import Lifecycle
 from haulage.exports.life import ExportLife
+from haulage.stores.schema import MIN_WORKER, SCHEMA_VERSION
 
-SCHEMA_VERSION = 1  # of the newest migration
-MIN_WORKER = 1  # the oldest schema version whose workers may claim here
+__all__ = [
+    "MIN_WORKER",
+    "SCHEMA_VERSION",
+    "counters",
+    "exports",
+    "facts",
+    "gates",
+    "idempotency_keys",
+    "metadata",
+    "pools",
+    "run_table",
+    "sessions",
+    "workers",
+]
 
 # Where the order of text is the locale's, that of ids and names is told to be the one of their bytes.
 ID = String(36).with_variant(String(36, collation="C"), "postgresql")

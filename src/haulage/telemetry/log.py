@@ -17,6 +17,7 @@ LEVELS: dict[type[events.Event], int] = {
     events.LeaseWasLost: logging.WARNING,
     events.WorkerRefuses: logging.ERROR,
     events.ArtifactLost: logging.ERROR,
+    events.StateQuarantined: logging.ERROR,
     events.KeysNotRead: logging.ERROR,
     events.Incident: logging.ERROR,
 }

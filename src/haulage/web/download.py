@@ -32,9 +32,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from haulage.core import events
-from haulage.core.errors import Refused, StoreUnavailable
+from haulage.core.errors import ArtifactsUnavailable, Refused, StoreUnavailable
 from haulage.exports.access import access_file
 from haulage.exports.life import ExportRun
+from haulage.exports.request import FILES_RETRY_SECONDS
 from haulage.web.access import Asking, identify, standing_of
 from haulage.web.places import DownloadPlaces
 from haulage.web.ranges import Piece
@@ -54,11 +55,14 @@ def refuse_damaged(asking: Asking, run: ExportRun, opened: BinaryIO, piece: Piec
     """Read a file of one piece before its headers, so that a damaged one is a refusal and not a cut.
 
     Raises:
-        Refused: ``artifact_lost``; the run is corrected.
+        Refused: ``artifact_lost``, and the run is corrected; ``files_unavailable``.
     """
     if piece.length != run.bytes or piece.length > PIECE_BYTES:
         return
-    data = _read(opened, piece.length)
+    try:
+        data = _read(opened, piece.length)
+    except ArtifactsUnavailable as problem:
+        raise Refused("files_unavailable", retry_after=FILES_RETRY_SECONDS) from problem
     opened.seek(0)
     if hashlib.sha256(data).hexdigest() != run.sha256:
         raise asking.services.exports.mislay(run, "the bytes are not those that were written")
@@ -130,7 +134,10 @@ class Download(Response):
         )
         await run_in_threadpool(self._opened.seek, self._piece.start)
         while not gone.done():
-            data = await run_in_threadpool(self._next)
+            try:
+                data = await run_in_threadpool(self._next)
+            except OSError as unreadable:  # Nothing is known of the bytes: the run stays as it is.
+                raise ConnectionCut(f"the file cannot be read: {type(unreadable).__name__}") from unreadable
             left = self._piece.length - self._sent - len(data)
             if problem := self._problem(data, left):
                 await self._mislay(problem)

@@ -9,6 +9,7 @@ from typing import BinaryIO
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from haulage.core import events
 from haulage.core.clock import http_date
 from haulage.core.errors import Refused
 from haulage.exports.life import ExportRun
@@ -26,9 +27,11 @@ from haulage.web.tokens import FileRight
 router = APIRouter(tags=["files"])
 
 HEADERS = ("Accept-Ranges", "Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Repr-Digest")
+CONDITIONS = ("if-match", "if-none-match", "if-range", "if-modified-since", "if-unmodified-since")
 _REFUSALS = ("not_found", "not_ready", "link_expired", "expired", "cancelled", "failed", "artifact_lost",
-             "precondition_failed", "range_not_satisfiable", "too_many_downloads", "downloads_full")  # fmt: skip
-_ANSWERS = says({200: "*/*", 206: "*/*", 304: None}, *_REFUSALS, headers=HEADERS)
+             "files_unavailable", "precondition_failed", "range_not_satisfiable", "too_many_downloads",
+             "downloads_full")  # fmt: skip
+_ANSWERS = says({200: "*/*", 206: "*/*", 304: None, 307: None}, *_REFUSALS, headers=HEADERS)
 # No pattern on Range: what does not match is ignored, not refused.
 _ASKS = {"parameters": [{"name": "Range", "in": "header", "schema": {"type": "string"}}]}
 
@@ -83,6 +86,9 @@ def _answer(request: Request, asking: Asking, run: ExportRun, opened: BinaryIO) 
     if request.method == "HEAD":
         opened.close()
         return Response(None, 200, headers)
+    if elsewhere := _elsewhere(request, asking, run, headers["Content-Disposition"]):
+        opened.close()
+        return elsewhere
     try:
         asked = asked_piece(_range_that_counts(request, headers["ETag"]), run.bytes)
     except NotSatisfiable:
@@ -94,6 +100,22 @@ def _answer(request: Request, asking: Asking, run: ExportRun, opened: BinaryIO) 
         headers |= {"Content-Range": f"bytes {piece.start}-{piece.end - 1}/{run.bytes}"}
     refuse_damaged(asking, run, opened, piece)
     return Download(request, asking, run, opened, piece, status=200 if asked is None else 206, headers=headers)
+
+
+def _elsewhere(request: Request, asking: Asking, run: ExportRun, disposition: str) -> Response | None:
+    """Send the client to the bucket, where the settings want that.
+
+    Not with a condition: our ETag is the SHA-256, and the bucket would compare it with another.
+    """
+    if any(name in request.headers for name in CONDITIONS):
+        return None
+    link = asking.services.exports.link(run, disposition)
+    if link is None:
+        return None
+    who = asking.requester
+    asking.services.observe(events.FileLinked(run.id, who.tenant, who.account))
+    kept = {"Cache-Control": "private, no-store", "Referrer-Policy": "no-referrer"}
+    return Response(None, 307, {"Location": link, **kept})
 
 
 def _headers(run: ExportRun, sha256: str) -> dict[str, str]:

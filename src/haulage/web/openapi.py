@@ -14,13 +14,14 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from haulage.core.errors import CATALOGUE
+from haulage.web.access import SECURE_COOKIE
 from haulage.web.answers import representation
+from haulage.web.problem import MEDIA_TYPE as PROBLEM
 from haulage.web.services import door_of
 from haulage.web.shown import Problem
 
 router = APIRouter()
 
-PROBLEM = "application/problem+json"
 # Of every route that asks who asks.
 ANYWHERE = ("unauthenticated", "too_many_attempts", "store_unavailable", "host_silent", "internal")
 SUMMARY = """Durable exports: asked for here, built by a worker, fetched when they are ready.
@@ -91,6 +92,7 @@ _DESCRIPTIONS = {
     206: "The bytes asked for.",
     303: "Go on there.",
     304: "Not changed.",
+    307: "Fetch it there, within a minute.",
 }
 _HEADERS_OF: Mapping[int, tuple[str, ...]] = {
     201: ("Location",),
@@ -98,6 +100,7 @@ _HEADERS_OF: Mapping[int, tuple[str, ...]] = {
     206: ("Content-Range",),
     303: ("Location",),
     304: ("ETag",),
+    307: ("Location",),
     401: ("WWW-Authenticate",),
     405: ("Allow",),
     416: ("Content-Range",),
@@ -140,7 +143,7 @@ def describe(app: FastAPI, shapes: tuple[type[BaseModel], ...], version: str, *,
     if not mounted:
         document["components"]["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer"},
-            "session": {"type": "apiKey", "in": "cookie", "name": "__Host-haulage"},
+            "session": {"type": "apiKey", "in": "cookie", "name": SECURE_COOKIE},
         }
         for operation in operations(document):
             if "401" in operation["responses"]:

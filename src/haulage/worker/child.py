@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from haulage.core.ports import Sink
     from haulage.core.progress import Progress
     from haulage.exports.build import BuildOrder
 
@@ -29,7 +30,6 @@ def main() -> None:
     _die_when_told()
     _die_with_parent(lifeline)
     # After the lifeline: loading the builder takes most of the start.
-    from haulage.artifacts.part import PartFile
     from haulage.core.errors import BuildFailed
     from haulage.exports.build import BuildOrder, build
     from haulage.sources import open_source
@@ -46,14 +46,24 @@ def main() -> None:
         order = BuildOrder.from_json(sys.stdin.readline())
         source = open_source(order.source_url, order.busy_seconds)
         _limit(order)
-        sink = PartFile(order.folder, file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
-        tell({"built": build(order, source, sink, progressed)._asdict()})
+        tell({"built": build(order, source, _sink(order), progressed)._asdict()})
     except BuildFailed as failed:
         tell({"failed": failed.code, "detail": failed.detail, "cause": failed.cause})
     except MemoryError:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
         tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+
+
+def _sink(order: BuildOrder) -> Sink:
+    """A file in the child's folder, or an upload; only a child that uploads loads what speaks HTTP."""
+    if order.upload is None:
+        from haulage.artifacts.part import PartFile
+
+        return PartFile(order.folder, file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
+    from haulage.artifacts.upload import Upload
+
+    return Upload(order.upload, file_bytes=order.file_bytes, reserved_bytes=order.reserved_bytes)
 
 
 def _die_when_told() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from haulage.core import events
-from haulage.core.errors import CATALOGUE, BuildFailed, StoreUnavailable
+from haulage.core.errors import CATALOGUE, BuildFailed, StoreUnavailable, kind_of
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import Move
 from haulage.core.limits import ExportLimits
@@ -41,7 +41,10 @@ class Workshop(Protocol):
     def begin(self, key: str) -> Path:
         """Make the folder of one build."""
 
-    def publish(self, key: str, expected_bytes: int) -> None:
+    def upload(self, key: str, file_bytes: int, seconds: float) -> Mapping[str, Any] | None:
+        """Where a build sends so many bytes within so many seconds; None when it writes into its folder."""
+
+    def publish(self, key: str, expected_bytes: int, *, sha256: str | None = None, etag: str | None = None) -> None:
         """Give a verified file its final name."""
 
     def remove(self, key: str) -> bool:
@@ -80,6 +83,7 @@ class Outcome:
     move: Move
     values: Mapping[str, Any]
     cause: str | None = None
+    etag: str | None = None  # what a store of objects must call the finished bytes; None lets them be read back
 
     @property
     def code(self) -> str | None:
@@ -98,7 +102,7 @@ class Lane:
         self._began = began
         self._finished = finished
         self._shutdown = threading.Event()
-        self._holding: Holding = bench.heartbeat.hold(held, began)
+        self._holding: Holding
         self.thread = threading.Thread(target=self._work, name=f"lane {run.id}")
 
     def stop(self) -> None:
@@ -107,6 +111,8 @@ class Lane:
 
     def _work(self) -> None:
         bench = self._bench
+        # Not before: a lane whose thread cannot start would beat for a run that nobody builds.
+        self._holding = bench.heartbeat.hold(self._held, self._began)
         try:
             self._end(self._build())
         except LeaseLost:
@@ -153,6 +159,8 @@ class Lane:
             raise BuildFailed("source_gone", cause=run.source) from None
         assert run.artifact_key is not None
         folder = bench.artifacts.begin(run.artifact_key)
+        seconds = run.generation_ms / 1000 + bench.limits.stop_seconds
+        upload = bench.artifacts.upload(run.artifact_key, min(run.file_bytes, run.reserved_bytes), seconds)
         order = BuildOrder(
             source_url=url,
             busy_seconds=busy_seconds,
@@ -164,6 +172,7 @@ class Lane:
             file_bytes=run.file_bytes,
             reserved_bytes=run.reserved_bytes,
             progress_seconds=bench.limits.progress_seconds,
+            upload=upload,
         )
         try:
             return Child(order.to_json(), str(folder))
@@ -242,6 +251,7 @@ class Lane:
                 "media_type": media_type(fmt, run.compression),
                 "expires_at": After(self._bench.limits.expiry_seconds),
             },
+            etag=None if run.plan.get("verify") == "full" else built["etag"],
         )
 
     # -- ending ------------------------------------------------------------------------------------
@@ -250,8 +260,9 @@ class Lane:
         """Publish or remove, then settle. Bytes first: only a run without bytes says cancelled or failed."""
         if outcome.move is ExportLife.finish:
             try:
-                assert self._run.artifact_key is not None
-                self._bench.artifacts.publish(self._run.artifact_key, outcome.values["bytes"])
+                key, built = self._run.artifact_key, outcome.values
+                assert key is not None
+                self._bench.artifacts.publish(key, built["bytes"], sha256=built["sha256"], etag=outcome.etag)
             except BuildFailed as failed:
                 outcome = _failed(failed.code, failed.detail, failed.cause)
         try:
@@ -302,7 +313,7 @@ class Lane:
             try:
                 self._bench.artifacts.remove(self._run.artifact_key)
             except OSError as problem:
-                self._bench.observe(events.RemovalFailed(self._run.artifact_key, type(problem).__name__))
+                self._bench.observe(events.RemovalFailed(self._run.artifact_key, kind_of(problem)))
                 if time.monotonic() >= give_up:
                     return False
                 time.sleep(0.5)
