@@ -57,6 +57,11 @@ class DirectoryExports(DirectoryRuns[ExportRun]):
         stored, reserved = _sums(rows)
         return Storage(stored, reserved, sum(row.stored_bytes or 0 for row in rows if row.tenant == tenant))
 
+    def running(self) -> int:
+        """How many runs are worked on, over all tenants."""
+        with answered():
+            return sum(row.state == ExportLife.claim.target for row in self.rows.living())
+
     def tally(self) -> dict[str, int]:
         """How many runs there are in each state, over all tenants; a state without runs is left out."""
         with answered():

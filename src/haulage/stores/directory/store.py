@@ -26,7 +26,7 @@ from typing import Any
 from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
-from haulage.stores.atomic import create, make_folder, read, sync_folder
+from haulage.stores.atomic import create, make_folder, read, replace, sync_folder
 from haulage.stores.directory.exports import DirectoryExports
 from haulage.stores.directory.folder import LOCK, QUARANTINE, Folder, Writing, answered
 from haulage.stores.directory.letter import VERSION, Unreadable, opened, sealed
@@ -93,6 +93,15 @@ class DirectoryStore:
                 )
                 raise StoreUnavailable(what) from problem
         return Schema(facts["schema_version"], facts["min_worker"], wanted=VERSION)
+
+    def check(self) -> None:
+        """Write a file anew, durably: a lock alone is had on a full volume too.
+
+        Raises:
+            StoreUnavailable: nothing can be written.
+        """
+        with answered(), self.folder.writing():
+            replace(self.path / FACTS, (self.path / FACTS).read_bytes())
 
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""
