@@ -1,6 +1,7 @@
 """How the conformance suite gets a store on a server: a database that was migrated once and is emptied for each test.
 
-Both openers do the same things in the words of their server; those of SQLite and of a folder stand in `tests/conformance/cases.py`.
+Both openers do the same things in the words of their server; those of SQLite and of a folder stand in
+`tests/conformance/cases.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class InDatabase:
             tx.exec_driver_sql("delete from transitions")
 
     def impatient(self, monkeypatch):
-        """A store that is opened from now on waits less long for a lock; MariaDB waits in whole seconds all the same."""
+        """A store opened from now on waits less long for a lock; MariaDB waits in whole seconds all the same."""
         monkeypatch.setattr("haulage.stores.dialect.BUSY_TIMEOUT_MS", 20)
         monkeypatch.setattr("haulage.stores.dialect.MIGRATION_WAIT_SECONDS", 1)
 

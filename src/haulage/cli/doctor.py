@@ -58,7 +58,9 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
         what = f"there is none at {store} yet"
         findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
         return _answer([*findings, *_datasets(there)], as_json, FAILED)
-    if store is not None and store.is_dir():  # before it is opened: a start refuses a volume that does not keep what it needs
+    if (
+        store is not None and store.is_dir()
+    ):  # before it is opened: a start refuses a volume that does not keep what it needs
         findings += volume(store)
         findings += peer(store, PEER_SECONDS) if with_peer else ()
     elif with_peer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from haulage.core.lifecycle import LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Terms
@@ -34,7 +34,7 @@ def entering(
 class Moment(Protocol):
     """An instant: milliseconds as a number, or the database's own now in the statement it stands in."""
 
-    def __add__(self, milliseconds: int, /) -> object: ...
+    def __add__(self, milliseconds: int, /) -> Self: ...
 
 
 class Candidate(Protocol):
