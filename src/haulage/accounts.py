@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from haulage.config import KeySettings, Settings, read_keys
+from haulage.config import KeySettings, Settings, hash_key, read_keys
 from haulage.core import events
 from haulage.core.errors import ConfigInvalid
 from haulage.core.patience import within
@@ -36,7 +35,7 @@ class Accounts:
 
     def find(self, text: str) -> Requester | None:
         """The requester of a bearer key, or None. Every key is compared, so time tells nothing."""
-        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        digest = hash_key(text)
         found: str | None = None
         for name, key in self._current().items():
             if hmac.compare_digest(key.hash, digest):
@@ -50,18 +49,22 @@ class Accounts:
         key = self._current().get(name)
         if key is None or key.banned:
             return None
-        return Requester(key.tenant, key.account, frozenset(key.grants), session, key=name)
+        return key.requester(session)
 
     def standing(self, asked: Requester) -> Requester:
         """A requester as it is today: with the grants of now, or banned when its key is banned or gone.
 
         Raises:
             Overdue: the host did not say in time.
+            TypeError: it answered no Requester.
         """
         if asked.key is None:
             if self._host is None:
                 return asked
-            today: Requester = within(self._host_seconds, self._host, asked)
+            today = within(self._host_seconds, self._host, asked)
+            if not isinstance(today, Requester):
+                message = f"standing answered a {type(today).__name__}; it has to answer a Requester"
+                raise TypeError(message)
             return today
         self._current()
         holder = self._operator if asked.key == OPERATOR_KEY else self.named(asked.key)

@@ -48,9 +48,10 @@ class Haulage:
             nothing.
 
     Raises:
-        ConfigInvalid: the settings cannot work; every fault at once.
+        ValueError: a place, or the name of a dataset, cannot be used; ``from_toml`` tells every fault at once.
         SchemaMismatch: the store's schema is not this version's; the message says which command helps.
         StoreUnavailable: the store cannot be opened.
+        OSError: the folder for artifacts cannot be made, or is not this store's.
 
     Attributes:
         exports: the export service, the same as behind HTTP.

@@ -1,20 +1,19 @@
-"""The flows, one line each. A store makes a run table of every line; the conformance suite runs over them."""
+"""The flows, one line each; the conformance suite runs over them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from haulage.core.lifecycle import Lifecycle
-from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.life import ExportLife
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One flow: its plural name (folders, tables, routes), its life, and what a row holds."""
+    """One flow: its plural name (folders, tables, routes) and its life."""
 
     name: str
     life: type[Lifecycle]
-    record: type
 
 
-FLOWS = (Flow("exports", ExportLife, ExportRun),)
+FLOWS = (Flow("exports", ExportLife),)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import Integer, bindparam, column, func, select, update
 from tests.conformance.model import machine_over
@@ -144,7 +145,8 @@ def test_a_broken_guard_is_found(case, monkeypatch, mutant):
     case.store.close()
     case.store = case.open()
 
-    with pytest.raises(AssertionError):
+    # Ids are drawn by chance and decide between runs of one instant: what went wrong may go well when replayed.
+    with pytest.raises((AssertionError, Flaky)):
         run_state_machine_as_test(machine_over(case), settings=SEARCH)
 
 

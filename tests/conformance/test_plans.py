@@ -98,6 +98,7 @@ QUESTIONS = {
     "find_active": lambda runs, _case: runs.find_active("k" * 64),
     "queue_position": lambda runs, case: runs.queue_position(some_run(case)),
     "waiting": lambda runs, _case: runs.waiting(),
+    "running": lambda runs, _case: runs.running(),
     "waiting of a tenant": lambda runs, _case: runs.waiting(tenant="t1"),
     "request_cancel": lambda runs, _case: runs.request_cancel("00000007"),
     "storage": lambda runs, _case: runs.storage("t1"),

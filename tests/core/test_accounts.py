@@ -8,6 +8,7 @@ from tests.core.configuration import SMALLEST, writer
 from haulage.accounts import Accounts
 from haulage.config import load, new_key
 from haulage.core import events
+from haulage.core.requester import Requester
 
 OLD, NEW = new_key(), new_key()
 TWO = "".join(
@@ -59,3 +60,10 @@ def test_a_file_with_faults_changes_nobody_and_is_told_once(accounts, write, see
     assert [events.KeysNotRead] == [type(event) for event in told]
     assert told[0].faults
     assert accounts.find(OLD[0]) is None
+
+
+def test_a_host_that_answers_nobody_is_told_what_to_answer(accounts):
+    accounts.ask_host(lambda _asked: None)
+
+    with pytest.raises(TypeError, match="standing answered a NoneType; it has to answer a Requester"):
+        accounts.standing(Requester("north", "amina"))

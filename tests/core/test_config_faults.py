@@ -174,6 +174,22 @@ def test_a_dataset_that_cannot_work(write, text, fault):
 
 
 @pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("date", '"20260131"'), ("date", '"2026-W05-6"'), ("decimal", '"1_000.5"'), ("decimal", "1e300"),
+        ("text", '"a\\u0000b"'), ("timestamp", '"0001-01-01T00:00:00+23:00"'), ("integer", '"42"'),
+        ("boolean", '"true"'),
+    ],
+)  # fmt: skip
+def test_a_default_that_the_door_could_not_read_is_a_fault(write, kind, default):
+    """It would otherwise be found by everybody who looks at the datasets."""
+    dataset = '[datasets.orders]\nsource = "shop"\nsql = "select :a"\n'
+    path = write(SHOP + dataset + f'parameters = {{a = {{type = "{kind}", default = {default}}}}}')
+
+    assert f" is no {kind}; write " in only_fault(path)
+
+
+@pytest.mark.parametrize(
     ("secret", "fault"),
     [
         ("too-short", "secret_keys entry 1 is too weak: it needs 32 random bytes; "),

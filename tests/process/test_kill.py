@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from tests.process.house import FOREVER, at_a_random_moment, until
+from tests.process.house import FOREVER, Bench, at_a_random_moment, until
 
 SILENT = pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
 
@@ -98,3 +98,16 @@ def test_workers_killed_at_random_moments_leave_nothing_that_the_sweep_does_not_
     assert "worker_lost" in {run.failure_code for run in ended}  # it did hit runs in the middle
     assert {None, "worker_lost"} >= {run.failure_code for run in ended}
     house.assert_whole()
+
+
+def test_a_run_whose_lane_cannot_start_is_lost_and_not_beaten_for(house):
+    """The kernel may refuse a thread: what was claimed for it is nobody's."""
+    house.pretend_a_worker()
+    run = house.request("names")
+    with Bench(house) as bench:
+        bench.claim()  # and its thread is never started
+        until(lambda: house.get(run).lease_until < house.store.now(), house.limits.lease_seconds + 1)
+        house.sweep()
+
+    assert ("failed", "worker_lost") == (house.get(run).state, house.get(run).failure_code)
+    house.assert_nothing_left()

@@ -69,6 +69,7 @@ def test_a_worker_that_cannot_renew_its_lease_stops_its_child_before_anybody_tak
     assert "worker_lost" == house.wait(run, seconds=4).failure_code
 
 
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=20)], indirect=True)
 def test_a_settle_that_the_store_does_not_take_is_tried_again(house):
     worker = house.worker()
     run = house.request("names", rows=120_000)

@@ -20,6 +20,7 @@ from tests.stories.terminal import Terminal, until
 from haulage import Haulage
 from haulage.cli.demo import flights
 from haulage.cli.demo.folder import folder_at
+from haulage.cli.serving import WorkerProcess
 from haulage.config import hash_key
 from haulage.core.ports import Presence
 
@@ -75,6 +76,59 @@ def test_up_serves_and_works_and_brings_a_dead_worker_back(terminal):
     assert live
     assert "the worker has been ended by SIGKILL; starting another in 1 s" in err
     assert 0 == process.returncode
+    assert [] == workers(terminal.folder)
+
+
+def test_term_lets_a_build_of_up_finish(tmp_path):
+    """The server raises its signal again when it has ended: that is no second one, which would end builds at once."""
+    terminal = Terminal(tmp_path).shop(rows=150)
+    with terminal.started("up", "--port", "0", "--json", "--config", terminal.config) as process:
+        ready(process)
+        with terminal.started("export", "endless"):
+            until(lambda: [run["state"] for run in listed(terminal)] == ["running"])
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=100)
+        (run,) = listed(terminal)
+
+    assert "ready" == run["state"], run
+    assert 0 == process.returncode
+
+
+def listed(terminal):
+    return terminal.run("runs", "list", "--json").document["items"]
+
+
+def test_a_signal_that_comes_while_another_is_passed_on_is_passed_on_too(terminal, monkeypatch):
+    """Both in the main thread, the second in the middle of the first, as handlers run; it must not wait for itself."""
+    worker = WorkerProcess(terminal.config)
+    worker.start()
+    until(lambda: workers(terminal.folder))
+    started, passed = worker._process, []
+    pass_on = started.send_signal
+
+    def send(number):
+        passed.append(number)
+        if len(passed) == 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        pass_on(number)
+
+    def stuck(_number, _frame):
+        raise TimeoutError
+
+    monkeypatch.setattr(started, "send_signal", send)
+    again = signal.signal(signal.SIGUSR1, lambda *_: worker.signal(signal.SIGTERM))
+    alarm = signal.signal(signal.SIGALRM, stuck)
+    signal.alarm(30)
+    try:
+        worker.signal(signal.SIGTERM)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGUSR1, again)
+        signal.signal(signal.SIGALRM, alarm)
+        pass_on(signal.SIGINT)
+    worker.wait()
+
+    assert [signal.SIGTERM, signal.SIGINT] == passed
     assert [] == workers(terminal.folder)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import resource
 
 import pytest
 
 from haulage.core.clock import http_date
+from haulage.core.errors import Refused
 from haulage.exports.life import ExportLife
 from haulage.web.disposition import content_disposition, plain_name
 from haulage.web.ranges import NotSatisfiable, Piece, asked_piece
@@ -157,6 +160,27 @@ def test_a_damaged_file_is_refused_and_the_run_corrected(fetch, house, damage):
     assert [(410, "artifact_lost")] * 2 == [(each.status_code, each.json()["code"]) for each in (first, second)]
     assert ("failed", "artifact_lost") == (shown["state"], shown["failure"]["code"])
     assert 1 == sum(type(event).__name__ == "ArtifactLost" for event in house.events)
+
+
+def test_a_process_that_can_open_no_more_files_does_not_take_one_for_lost(fetch, house):
+    """Too many open files say nothing of the bytes; a run that is called failed for that would lose them."""
+    exports, amina, run_id = house.exports(), house.people.find("key-amina"), fetch.run["id"]
+    exports.may_fetch(amina, run_id)  # The store has its connection.
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        with pytest.raises(Refused) as refused:
+            exports.open_file(amina, run_id)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert ("files_unavailable", 503) == (refused.value.code, refused.value.failure.status)
+    assert [("files", "OSError: Too many open files")] == [
+        (each.where, each.problem) for each in house.events if type(each).__name__ == "StoreFailed"
+    ]
+    assert (200, CONTENT) == (fetch().status_code, fetch().content)
 
 
 @pytest.mark.parametrize(

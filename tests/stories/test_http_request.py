@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from tests.stories.conftest import read_all
 
-from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
-from haulage.exports.request import Counts
-from haulage.web.datasets import COUNTS_AT_ONCE
+from haulage.core.limits import DoorLimits, ExportLimits
 
 ASKED = {"dataset": "orders", "format": "csv"}
 
@@ -301,73 +298,6 @@ def test_grants_that_are_too_many_to_keep_are_refused(house):
     refused = house.client("key-amina").post("/api/exports", json=ASKED)
 
     assert (413, "too_large") == (refused.status_code, refused.json()["code"])
-
-
-def test_counts_say_what_is_visible_and_keep_the_rest_to_those_who_may_know(house):
-    place = "/api/datasets/orders/counts?since=2020-01-01"
-
-    visible = house.client("key-amina").get(place)
-    everything = house.client("key-omar").get(place)
-
-    assert 200 == visible.status_code == everything.status_code
-    assert (None, 10) == (visible.json()["output_count"], visible.json()["visible_output_count"])
-    assert (20, 0) == (everything.json()["output_count"], everything.json()["visible_output_count"])
-    assert (None, False) == (visible.json()["population_count"], visible.json()["population_count_computed"])
-
-
-@pytest.mark.parametrize(
-    ("query", "pointer"),
-    [
-        ("since=yesterday", "/parameters/since"),
-        ("sinse=2026-01-01", "/parameters/sinse"),
-        ("group_by=state", "/parameters/group_by"),
-        ("since=2026-01-01&since=2026-01-02", "/parameters/since"),
-        ("states=new&states=old", "/parameters/states"),
-    ],
-)
-def test_counts_refuse_what_a_request_would_refuse(house, query, pointer):
-    client = house.client("key-amina")
-
-    refused = client.get(f"/api/datasets/orders/counts?{query}")
-    taken = client.get("/api/datasets/orders/counts?states=new&states=paid")
-
-    assert (422, pointer) == (refused.status_code, refused.json()["errors"][0]["pointer"])
-    assert 200 == taken.status_code
-
-
-def test_counts_of_a_dataset_that_is_not_there_or_not_permitted(house):
-    unknown = house.client("key-amina").get("/api/datasets/nothing/counts")
-    forbidden = house.client("key-dora").get("/api/datasets/orders/counts")
-
-    assert (404, 403) == (unknown.status_code, forbidden.status_code)
-
-
-def test_counting_never_takes_every_thread(house, serve):
-    house.limits = ExportLimits(build=BuildLimits(count_seconds=0.2))
-    app = house.app()
-    go_on, under_way = threading.Event(), threading.Semaphore(0)
-
-    def slow(*_args, **_how):
-        under_way.release()
-        go_on.wait(10)
-        return Counts(None, 5, None)
-
-    app.state.haulage.services.exports.counts = slow
-    headers = {"Authorization": "Bearer key-amina", "Connection": "close"}
-    with serve(app) as server:
-        held = [server.connect("GET", "/api/datasets/orders/counts", headers) for _ in range(COUNTS_AT_ONCE)]
-        for _ in held:
-            assert under_way.acquire(timeout=10)
-        refused = read_all(server.connect("GET", "/api/datasets/orders/counts", headers))
-        others = read_all(server.connect("GET", "/api/exports", headers))
-        go_on.set()
-        counted = [read_all(each) for each in held]
-        again = read_all(server.connect("GET", "/api/datasets/orders/counts", headers))
-
-    assert refused.startswith(b"HTTP/1.1 503 ")
-    assert b"count_timeout" in refused
-    assert others.startswith(b"HTTP/1.1 200 ")
-    assert all(each.startswith(b"HTTP/1.1 200 ") for each in [*counted, again])
 
 
 def test_the_catalogue_says_what_may_be_asked_and_shows_no_query(house):

@@ -179,16 +179,19 @@ class LocalArtifacts:
         return sorted(found)
 
     def check(self) -> None:
-        """See that a file can be written and synced here."""
+        """See that a file can be written, synced and given its place here."""
         self.prepare()
-        probe = self._work / f"probe-{os.urandom(8).hex()}"  # where the sweep finds what a crash leaves
+        name = f"probe-{os.urandom(8).hex()}"  # where the sweep finds what a crash leaves
+        probe, placed = self._work / name, self._files / name
         try:
             with probe.open("xb") as file:
                 file.write(b"haulage")
                 file.flush()
                 os.fsync(file.fileno())
+            probe.rename(placed)
         finally:
             probe.unlink(missing_ok=True)
+            placed.unlink(missing_ok=True)
 
     def free_bytes(self) -> int:
         """Bytes that the disk still has for us."""

@@ -39,6 +39,7 @@ ADVICE = {
     "downloads_full": "Wait, or raise limits.doors.downloads_in_all and the number of files a process may open.",
     "not_serving": "Look at the log of this process; another one behind the balancer may answer.",
     "store_unavailable": "Run: haulage doctor.",
+    "files_unavailable": "Run: haulage doctor.",
     "host_silent": "See why the host's authenticate or standing hangs; limits.doors.host_seconds is the limit.",
     "storage_exceeded": "Expire files with: haulage runs expire ID, or raise limits.exports.store_bytes.",
     "source_unavailable": CHECK,

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from haulage.cli.opening import need_web, opened
-from haulage.cli.serving import WorkerProcess, address_of, listen, serve_web
+from haulage.cli.serving import WorkerProcess, address_of, listen, once_attended, serve_web
 from haulage.cli.terminal import DONE, example, print_json, say, shared
 
 GOODBYE_SECONDS = 20  # answers under way may take so long after a signal; a longer download begins again
@@ -110,7 +110,7 @@ def up(host: str | None, port: int | None, lanes: str | None, config: Path, as_j
                 haul,
                 listener,
                 goodbye_seconds=GOODBYE_SECONDS,
-                started=lambda: _say_serving(listener, as_json),
+                started=lambda: once_attended(haul, lambda: _say_serving(listener, as_json)),
                 stopping=process.signal,
             )
         finally:

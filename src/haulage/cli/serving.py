@@ -20,12 +20,15 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from haulage.cli.terminal import Fault, say
+from haulage.core.errors import StoreUnavailable
+from haulage.worker.supervisor import Bell
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
 
 RESTART_SECONDS = 1.0  # before a dead worker is started again; doubled each time
 RESTART_SECONDS_MAX = 30.0
+WORKER_SECONDS = 15.0  # a worker that was started with us is waited for so long
 STEADY_SECONDS = 60.0  # a worker that lived so long begins anew with the shortest wait
 
 
@@ -83,11 +86,13 @@ def serve_web(
             await super().startup(sockets)
             started()
 
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
+            # Not uvicorn's own: it would raise the signal once more at its end, and our worker would take that for
+            # a second one, which ends builds at once.
             told(sig)
-            super().handle_exit(sig, frame)
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
 
-    # uvicorn raises the signal again when it has ended; then we still have a worker to wait for.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
     give_up_silent(listener, haul.settings.doors.download_stall_seconds)
@@ -96,6 +101,28 @@ def serve_web(
     trusted = list(haul.settings.trusted_proxies)
     config.proxy_headers, config.forwarded_allow_ips = bool(trusted), trusted
     Server(config).run([listener])
+
+
+def once_attended(haul: Haulage, act: Callable[[], None]) -> None:
+    """Act, in a thread of its own, when a worker claims: who is told an address uses it at once.
+
+    Where none comes for so long, act all the same: files can still be fetched.
+    """
+
+    def wait() -> None:
+        limit = time.monotonic() + WORKER_SECONDS
+        while not _attended(haul) and time.monotonic() < limit:
+            time.sleep(0.05)
+        act()
+
+    threading.Thread(target=wait, name="once attended", daemon=True).start()
+
+
+def _attended(haul: Haulage) -> bool:
+    try:
+        return haul.store.workers.claiming(haul.settings.exports.presence_seconds)
+    except StoreUnavailable:
+        return False
 
 
 def give_up_silent(listener: socket.socket, seconds: float) -> None:
@@ -117,8 +144,9 @@ class WorkerProcess:
         self._command = [sys.executable, "-m", "haulage", "worker", "--config", str(config), "--with-parent"]
         self._command += [] if lanes is None else ["--lanes", f"exports={lanes}"]
         self._process: subprocess.Popen[bytes] | None = None
-        self._ending = threading.Event()
-        self._lock = threading.Lock()
+        self._told = False
+        self._bell = Bell()
+        self._lock = threading.RLock()  # a signal handler may come in while this very thread holds it
         self._thread = threading.Thread(target=self._keep, name="worker process", daemon=True)
 
     def start(self) -> None:
@@ -126,12 +154,21 @@ class WorkerProcess:
         self._thread.start()
 
     def signal(self, number: int) -> None:
-        """Pass a signal on; from the first one on it is not started again. The second one ends it at once."""
+        """Pass a signal on; from the first one on it is not started again. The second one ends it at once.
+
+        A signal handler may call it, also while an earlier one is at it.
+        """
         with self._lock:
-            again = self._ending.is_set()
-            self._ending.set()
+            again, self._told = self._told, True
+            self._bell.ring()
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGINT if again else number)
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        """Another one, unless it was told to end."""
+        with self._lock:
+            self._process = None if self._told else self._spawn()
+            return self._process
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with ExitStack() as stack:
@@ -144,7 +181,7 @@ class WorkerProcess:
     @property
     def told(self) -> bool:
         """Say whether it was told to end."""
-        return self._ending.is_set()
+        return self._told
 
     def wait(self) -> None:
         """Wait until it has gone."""
@@ -152,18 +189,14 @@ class WorkerProcess:
 
     def _keep(self) -> None:
         wait = RESTART_SECONDS
-        while True:
+        while (process := self._started()) is not None:
             began = time.monotonic()
-            with self._lock:
-                if self._ending.is_set():
-                    return
-                self._process = self._spawn()
-            code = self._process.wait()
-            if self._ending.is_set():
+            code = process.wait()
+            if self._told:
                 return
             wait = RESTART_SECONDS if time.monotonic() - began > STEADY_SECONDS else wait
             say(f"the worker has {_ended(code)}; starting another in {wait:g} s")
-            self._ending.wait(wait)
+            self._bell.wait(wait)
             wait = min(RESTART_SECONDS_MAX, wait * 2)
 
 

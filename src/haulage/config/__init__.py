@@ -6,7 +6,7 @@ tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
 
 from haulage.config.datasets import Known, dataset_faults
 from haulage.config.load import load, read_keys
-from haulage.config.secrets import hash_key, matches, new_key, new_secret
+from haulage.config.secrets import hash_key, new_key, new_secret
 from haulage.config.settings import KeySettings, Settings, SourceSettings
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "dataset_faults",
     "hash_key",
     "load",
-    "matches",
     "new_key",
     "new_secret",
     "read_keys",

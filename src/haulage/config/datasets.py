@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +17,7 @@ from haulage.config.table import Table
 from haulage.core.binds import bound_names
 from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Parameter
 from haulage.core.limits import BuildLimits
+from haulage.core.values import read_value
 
 COLUMN_TYPES = ("text", "integer", "decimal", "float", "boolean", "date", "timestamp", "json")
 LOSS_KIND = one_of(("fail", "rerun"), "rule")
@@ -201,22 +200,11 @@ _EXAMPLES = {
 
 
 def _fits(parameter: Parameter, value: Any) -> bool:
-    """Say whether a default is of its type. The door reads it again, with all the rules for what is sent."""
-    kind = parameter.type
-    if isinstance(value, bool) or kind == "boolean":
-        return isinstance(value, bool) and kind == "boolean"
-    if kind == "choice":
-        return value in {choice for choice, _ in parameter.choices}
-    if kind == "text":
-        return isinstance(value, str)
-    try:
-        if kind == "integer":
-            return isinstance(value, int) and abs(value) < 2**63
-        if kind == "decimal":
-            return isinstance(value, int | float | str | Decimal) and Decimal(str(value)).is_finite()
-        if kind == "date":
-            return type(value) is date or bool(date.fromisoformat(value))
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (ValueError, TypeError, InvalidOperation):
+    """Say whether a default is of its type. Here numbers and truths are no texts; a request may send them as such."""
+    if isinstance(value, str) and parameter.type in ("integer", "boolean"):
         return False
-    return moment.tzinfo is not None
+    try:
+        read_value(parameter, value)
+    except ValueError:
+        return False
+    return True

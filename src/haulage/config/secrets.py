@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Mapping
@@ -35,11 +34,6 @@ def hash_key(text: str) -> str:
     try out 256 random bits. A slow hash would only make every request of a program slow.
     """
     return "sha256:" + hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
-
-
-def matches(text: str, hash: str) -> bool:
-    """Say whether a key is the one that was hashed, in the same time for every wrong one."""
-    return hmac.compare_digest(hash_key(text), hash)
 
 
 def _hash(value: object) -> str:

@@ -6,8 +6,6 @@ import os
 import time
 from datetime import UTC, datetime
 
-MILLISECONDS = 1000  # in one second
-
 
 def now_ms() -> int:
     """The host's clock, in milliseconds since 1970-01-01T00:00Z."""

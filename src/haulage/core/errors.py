@@ -4,7 +4,9 @@
     ├── Refused        a door said no; becomes an RFC 9457 problem or an exit code
     ├── BuildFailed    a build ended; becomes the failure of a run
     ├── StoreUnavailable   the store did not answer; nothing is known to have changed
-    └── ConfigInvalid  haulage.toml has faults; all of them at once (see config.py)
+    ├── SchemaMismatch     the store's schema is not this version's
+    ├── Overdue            code of the host did not answer in time (patience.py)
+    └── ConfigInvalid  haulage.toml has faults; all of them at once (config/)
 
 A code is never reused for another meaning. A public sentence never holds a path, SQL, or a value of a row.
 """
@@ -87,6 +89,7 @@ CATALOGUE = _catalogue(
     F("downloads_full", 503, "Too many downloads", "Too many files are being fetched here. Try again in a moment."),
     F("not_serving", 503, "Not ready to serve", "This process cannot serve at the moment."),
     F("store_unavailable", 503, "Store unavailable", "The store does not answer. Try again in a moment."),
+    F("files_unavailable", 503, "Files unavailable", "The storage of files does not answer. Try again in a moment."),
     # What a door refuses and a run can end with.
     F("host_silent", 503, "Application silent", "The application did not say in time who may do what. Try again."),
     F("storage_exceeded", 503, "Storage used up", "The space for finished files is used up."),

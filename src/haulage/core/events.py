@@ -130,7 +130,7 @@ class LeaseWasLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed(Event):
-    """The store did not answer; the loop waits ``wait_seconds`` before it looks again."""
+    """The store, or the storage of files, did not answer; another try makes sense after ``wait_seconds``."""
 
     where: str
     problem: str

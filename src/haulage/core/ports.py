@@ -231,7 +231,7 @@ class SignIn:
 class Sessions(Protocol):
     """Sign-ins of browsers, and one-time sign-in links."""
 
-    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+    def open(self, sign_in: SignIn, *, at_most: int | None = None) -> None:
         """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
 
     def find(self, session_id: str, *, now: int | None = None) -> SignIn | None:

@@ -2,7 +2,7 @@
 
 Order of rows and bytes (DECISIONS 3): a state that stops promising a file moves the row first and keeps the
 key until the bytes are gone; a lost run loses its bytes first, under a fence taken for that. Orphans are
-found by listing the folder first and reading the rows after it. Every pass is bounded.
+found by listing the folder first and reading the rows after it. A pass ends a bounded number of runs.
 """
 
 from __future__ import annotations

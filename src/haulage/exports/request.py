@@ -6,6 +6,7 @@ living worker, then the row. Nothing is written by a request that is refused.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
 from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ class Exports:
         return self._store.exports.queue_position(run) if run.state == ExportLife.initial else None
 
     def storage(self, requester: Requester) -> Storage:
-        """Bytes of the storage budget; others than the operator see their own tenant's only."""
+        """Bytes of the storage budget, in all and of the requester's tenant; the first are for the operator only."""
         return self._store.exports.storage(requester.tenant)
 
     def counts(
@@ -299,13 +301,13 @@ class Exports:
         try:
             with self._open_source(declared.source).snapshot() as snapshot:
                 visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)
-                everything = visible
+                if visible is None:
+                    raise Refused("count_timeout", retry_after=RETRY_SECONDS)
+                everything: int | None = visible
                 if declared.visible is not None and requester.holds(COUNTS_ALL):
                     everything = snapshot.count(reading_of({**plan, "visible": None}), seconds, given_up=given_up)
         except BuildFailed as failed:
             raise as_refusal(failed) from failed
-        if visible is None:
-            raise Refused("count_timeout", retry_after=RETRY_SECONDS)
         return Counts(everything if requester.holds(COUNTS_ALL) else None, visible, snapshot.at)
 
     # -- ending ------------------------------------------------------------------------------------
@@ -354,13 +356,18 @@ class Exports:
         """The file of a ready run, opened and measured.
 
         Raises:
-            Refused: as ``may_fetch``; ``artifact_lost`` when bytes are missing, and the run is corrected.
+            Refused: as ``may_fetch``; ``artifact_lost`` when bytes are missing, and the run is corrected;
+                ``files_unavailable`` when nobody can know that now.
         """
         run = self.may_fetch(requester, run_id)
         assert run.artifact_key is not None
         try:
             opened, size = self._artifacts.open(run.artifact_key)
         except OSError as problem:
+            if problem.errno not in NOT_THERE:  # This process may only have too many files open: the run stays ready.
+                why = f"{type(problem).__name__}: {problem.strerror}"
+                self._observe(events.StoreFailed("files", why, RETRY_SECONDS))
+                raise Refused("files_unavailable", retry_after=RETRY_SECONDS) from problem
             raise self.mislay(run, type(problem).__name__) from problem
         if size != run.bytes:
             opened.close()

@@ -63,7 +63,7 @@ class Admission(Protocol):
 class Claimer(Protocol):
     """One way to claim."""
 
-    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Claim a run and give its columns as they are now; None when there is none, or it has to wait."""
 
 
@@ -97,20 +97,22 @@ class ClaimAlone:
         self._next = database.prepare(lambda: self._candidate(queue.next()))
         self._only = database.prepare(lambda: self._candidate(queue.only()))
 
-    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Read the candidate with all that decides, and write it."""
         asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
         with self._database.write_prepared(tx) as driver:
+            # Not before it is our turn: a run that came meanwhile was asked for earlier.
+            instant = self._database.now(now)
             if terms.only is None:
                 row = self._next.first(driver, asked)
             else:
                 row = self._only.first(driver, asked | {"only": terms.only})
             if row is None or row.free_slot is None:
                 return None
-            admitted = self._admission.admit(row, terms, now)
+            admitted = self._admission.admit(row, terms, instant)
             if admitted is None:
                 return None
-            values = _written(row, terms, now, row.free_slot) | admitted
+            values = _written(row, terms, instant, row.free_slot) | admitted
             if not self._write(driver, values, row.id, row.claim_no):
                 return None
         # What was read and what was written make the row as it is now: nobody else writes in between.
@@ -197,10 +199,10 @@ class ClaimInOne:
             for waited in (False, True)
         }
 
-    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Look once without waiting for anybody; then, if that found nothing, with the locks in hand."""
         asked: dict[str, Any] = {
-            "now": now if isinstance(now, int) else None,
+            "now": now,
             "worker": terms.worker,
             "lease_ms": int(terms.lease_seconds * 1000),
             "slots": terms.slots,
@@ -299,8 +301,9 @@ class ClaimInSteps:
         self._candidates = {only: database.prepare(partial(candidate, only=only)) for only in (False, True)}
         self._by_id = database.prepare(lambda: select(*columns).where(c.id == bindparam("id")))
 
-    def claim(self, terms: Terms, now: Instant, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Lock gate, pool and run, decide, write, and read what was written."""
+        instant = self._database.now(now)
         with self._database.write_prepared(tx) as driver:
             gate = self._gates.lock(driver, terms, wait=False) or self._gates.lock(driver, terms)
             if gate is None:
@@ -313,10 +316,10 @@ class ClaimInSteps:
             if found is None or found.free_slot is None:
                 return None
             row = SimpleNamespace(**found._asdict(), **pool._asdict())
-            admitted = self._admission.admit(row, terms, now)
+            admitted = self._admission.admit(row, terms, instant)
             if admitted is None:
                 return None
-            if not self._write(driver, _written(row, terms, now, row.free_slot) | admitted, row.id, row.claim_no):
+            if not self._write(driver, _written(row, terms, instant, row.free_slot) | admitted, row.id, row.claim_no):
                 return None
             return self._by_id.first(driver, {"id": row.id})  # type: ignore[no-any-return]
 

@@ -121,8 +121,11 @@ class Dialect(Protocol):
     def ring(self, engine: Engine) -> None:
         """Tell those who wait for a hint, where they are told."""
 
+    def stop_ringing(self) -> None:
+        """Ring what was not rung yet, and end what rings."""
+
     def close(self) -> None:
-        """End what rings."""
+        """Nothing is open any more."""
 
 
 def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:

@@ -71,7 +71,7 @@ class StorageBudget:
 
 
 class ExportRows(SqlRuns[ExportRun]):
-    """The export table; implements ``exports.request.ExportStore``."""
+    """The export table; implements ``exports.needs.ExportRuns``."""
 
     def __init__(self, database: Database, limits: ExportLimits) -> None:
         """Bind the table, its life and its record."""
@@ -96,8 +96,17 @@ class ExportRows(SqlRuns[ExportRun]):
             row = connection.execute(wanted).one()
         return Storage(row.stored_all, row.reserved_all, row.own)
 
+    def running(self) -> int:
+        """How many runs are worked on, over all tenants."""
+        wanted = select(func.count()).select_from(exports).where(in_state(exports, ExportLife.claim.target))
+        with self._database.read() as connection:
+            return int(connection.execute(wanted).scalar_one())
+
     def tally(self) -> dict[str, int]:
-        """How many runs there are in each state, over all tenants; a state without runs is left out."""
+        """How many runs there are in each state, over all tenants; a state without runs is left out.
+
+        It reads every row; who only asks for what is under way has ``waiting`` and ``running``.
+        """
         wanted = select(exports.c.state, func.count()).group_by(exports.c.state)
         with self._database.read() as connection:
             return {row.state: row[1] for row in connection.execute(wanted)}

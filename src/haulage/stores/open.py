@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, inspect, select, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -78,6 +78,15 @@ class Store:
                 return Schema(None, None, new=not inspect(connection).get_table_names())
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
+
+    def check(self) -> None:
+        """Write a page, durably: a lock alone is had on a full disk too.
+
+        Raises:
+            StoreUnavailable: nothing can be written.
+        """
+        with self._database.write() as connection:
+            connection.execute(update(facts).values(value=facts.c.value))
 
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""

@@ -175,6 +175,9 @@ class PostgreSQL:
         self._bell.ring()
 
     def close(self) -> None:
+        """Nothing is kept."""
+
+    def stop_ringing(self) -> None:
         """Ring what was not rung yet."""
         if self._bell is not None:
             self._bell.close()

@@ -152,7 +152,7 @@ class SqlRuns(Generic[Run]):
     @made_again
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
-        row = self._claimer.claim(terms, self._database.now(now), tx)
+        row = self._claimer.claim(terms, now, tx)
         if row is None:
             return None
         run = self._record(*row)

@@ -16,7 +16,7 @@ class SqlSessions:
         """Bind the database."""
         self._database = database
 
-    def open(self, sign_in: SignIn, *, at_most: int | None = None, now: int | None = None) -> None:
+    def open(self, sign_in: SignIn, *, at_most: int | None = None) -> None:
         """Remember a sign-in; of a key's sign-ins only so many stay, those that end last, and this one."""
         values = {name: getattr(sign_in, name) for name in sessions.c.keys()}  # noqa: SIM118 - a collection
         others = select(sessions.c.id).where(

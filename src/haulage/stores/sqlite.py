@@ -63,13 +63,21 @@ class Sqlite:
         url = URL.create("sqlite", database=self._path)
         reader = create_engine(
             url,
-            connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+            connect_args={"timeout": dialect.BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "uri": True},
             hide_parameters=True,  # no value of a row in a traceback
             json_deserializer=_read_json,
             pool_size=4,
             max_overflow=60,
         )
         writer = create_engine(url, pool=reader.pool, hide_parameters=True, json_deserializer=_read_json)
+
+        # Never made by a connection: a worker whose store was removed would go on in an empty one that nobody sees.
+        there = f"{Path(self._path).as_uri()}?mode=rw"
+
+        def connecting(_dialect: object, _record: object, arguments: list[str], _options: object) -> None:
+            if self._file is not None:
+                self.see_same_place()  # before it is opened: one to another file could not be closed again
+            arguments[:] = [there]
 
         def connected(connection: sqlite3.Connection, _record: object) -> None:
             connection.isolation_level = None  # The driver starts no transaction behind our back.
@@ -82,6 +90,7 @@ class Sqlite:
         def begun_to_write(connection: Connection) -> None:
             self.begin(driver_of(connection.connection))
 
+        event.listen(reader, "do_connect", connecting)
         event.listen(reader, "connect", connected)
         event.listen(reader, "checkout", self._checked_out)
         event.listen(reader, "begin", begun)
@@ -162,8 +171,12 @@ class Sqlite:
     def ring(self, engine: Engine) -> None:
         """Nothing: the file itself tells."""
 
-    def close(self) -> None:
+    def stop_ringing(self) -> None:
         """Nothing rings."""
+
+    def close(self) -> None:
+        """Nothing is open: whatever stands there by the next time is the store."""
+        self._file = None
 
 
 def _make_folder(folder: Path) -> None:

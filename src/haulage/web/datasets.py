@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,6 +16,7 @@ from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Refused
 from haulage.core.requester import Requester
+from haulage.exports.parameters import plain
 from haulage.formats import COMPRESSIONS, FORMATS, Format
 from haulage.web.access import Asking, Asks, no_query
 from haulage.web.answers import document, representation
@@ -133,7 +132,7 @@ def _show_parameter(parameter: Parameter) -> dict[str, Any]:
         "type": parameter.type,
         "label": parameter.label or parameter.name,
         "required": parameter.required,
-        "default": _plain(parameter.default),
+        "default": plain(parameter.default),
         "list": parameter.many,
         "choices": choices or None,
     }
@@ -160,13 +159,3 @@ def _show_format(format: Format) -> dict[str, Any]:
         "compressions": compressions,
         "missing": None,
     }
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    return f"{value:f}" if isinstance(value, Decimal) else value

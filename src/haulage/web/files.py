@@ -27,7 +27,8 @@ router = APIRouter(tags=["files"])
 
 HEADERS = ("Accept-Ranges", "Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Repr-Digest")
 _REFUSALS = ("not_found", "not_ready", "link_expired", "expired", "cancelled", "failed", "artifact_lost",
-             "precondition_failed", "range_not_satisfiable", "too_many_downloads", "downloads_full")  # fmt: skip
+             "files_unavailable", "precondition_failed", "range_not_satisfiable", "too_many_downloads",
+             "downloads_full")  # fmt: skip
 _ANSWERS = says({200: "*/*", 206: "*/*", 304: None}, *_REFUSALS, headers=HEADERS)
 # No pattern on Range: what does not match is ignored, not refused.
 _ASKS = {"parameters": [{"name": "Range", "in": "header", "schema": {"type": "string"}}]}

@@ -14,13 +14,14 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from haulage.core.errors import CATALOGUE
+from haulage.web.access import SECURE_COOKIE
 from haulage.web.answers import representation
+from haulage.web.problem import MEDIA_TYPE as PROBLEM
 from haulage.web.services import door_of
 from haulage.web.shown import Problem
 
 router = APIRouter()
 
-PROBLEM = "application/problem+json"
 # Of every route that asks who asks.
 ANYWHERE = ("unauthenticated", "too_many_attempts", "store_unavailable", "host_silent", "internal")
 SUMMARY = """Durable exports: asked for here, built by a worker, fetched when they are ready.
@@ -140,7 +141,7 @@ def describe(app: FastAPI, shapes: tuple[type[BaseModel], ...], version: str, *,
     if not mounted:
         document["components"]["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer"},
-            "session": {"type": "apiKey", "in": "cookie", "name": "__Host-haulage"},
+            "session": {"type": "apiKey", "in": "cookie", "name": SECURE_COOKIE},
         }
         for operation in operations(document):
             if "401" in operation["responses"]:

@@ -35,7 +35,7 @@ def list_workers(asking: Asks) -> Response:
     """Who is alive, and how many builds run."""
     _refuse_others(asking)
     services = asking.services
-    tally = services.store.exports.tally()
+    exports = services.store.exports  # every page of an operator asks this every few seconds
     items = [
         {
             "id": each.id,
@@ -50,8 +50,8 @@ def list_workers(asking: Asks) -> Response:
         }
         for each in services.store.workers.seen(services.limits.presence_seconds)
     ]
-    slots = {"total": services.limits.slots, "taken": tally.get("running", 0)}
-    return document({"items": items, "slots": slots, "waiting": tally.get("queued", 0)})
+    slots = {"total": services.limits.slots, "taken": exports.running()}
+    return document({"items": items, "slots": slots, "waiting": exports.waiting()})
 
 
 @router.get("/storage", dependencies=[Depends(no_query)], responses=says({200: StorageShown}, "invalid"))

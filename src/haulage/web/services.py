@@ -57,8 +57,14 @@ class Schema(Protocol):
 class ExportFigures(Protocol):
     """What only the operator's figures ask of the export table."""
 
+    def waiting(self) -> int:
+        """How many runs wait, over all tenants."""
+
+    def running(self) -> int:
+        """How many runs are worked on, over all tenants."""
+
     def tally(self) -> dict[str, int]:
-        """How many runs there are in each state, over all tenants."""
+        """How many runs there are in each state, over all tenants; it reads every row."""
 
 
 class DoorStore(Protocol):

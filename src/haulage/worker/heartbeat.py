@@ -85,14 +85,16 @@ class Heartbeat:
     def _beat_on(self) -> None:
         limits = self._limits
         presence_due = beat_due = 0.0
+        answered = True
         while not self._ended.is_set():
             now = time.monotonic()
             if now >= presence_due:
                 presence_due = now + limits.presence_seconds / 5
                 self._try(self._announce, "presence")
-            if now >= beat_due or self._has_news():
+            # News waits for the next beat where the last one was not taken: a store in trouble is not asked more often.
+            if now >= beat_due or (answered and self._has_news()):
                 beat_due = now + limits.beat_seconds
-                self._try(self._beat, "heartbeat")
+                answered = self._try(self._beat, "heartbeat")
             waits = limits.progress_seconds if self._holdings else min(1.0, limits.beat_seconds)
             self._wake.wait(waits)
             self._wake.clear()
@@ -101,13 +103,15 @@ class Heartbeat:
         with self._lock:
             return any(holding.progress is not holding.written for holding in self._holdings.values())
 
-    def _try(self, act: Callable[[], None], where: str) -> None:
+    def _try(self, act: Callable[[], None], where: str) -> bool:
         try:
             act()
+            return True
         except StoreUnavailable as problem:
             self._observe(events.StoreFailed(where, str(problem), self._limits.beat_seconds))
         except Exception as problem:  # noqa: BLE001 - without its beat a worker would lose every run it claims
             self._observe(events.Incident(where, "heartbeat", f"{type(problem).__name__}: {problem}"))
+        return False
 
     def _beat(self) -> None:
         with self._lock:

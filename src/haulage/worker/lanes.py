@@ -98,7 +98,7 @@ class Lane:
         self._began = began
         self._finished = finished
         self._shutdown = threading.Event()
-        self._holding: Holding = bench.heartbeat.hold(held, began)
+        self._holding: Holding
         self.thread = threading.Thread(target=self._work, name=f"lane {run.id}")
 
     def stop(self) -> None:
@@ -107,6 +107,8 @@ class Lane:
 
     def _work(self) -> None:
         bench = self._bench
+        # Not before: a lane whose thread cannot start would beat for a run that nobody builds.
+        self._holding = bench.heartbeat.hold(self._held, self._began)
         try:
             self._end(self._build())
         except LeaseLost:

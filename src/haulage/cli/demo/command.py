@@ -11,8 +11,6 @@ import secrets
 import signal
 import socket
 import sys
-import threading
-import time
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ import click
 
 from haulage.cli.demo.folder import Folder, folder_at
 from haulage.cli.opening import need_web, opened
-from haulage.cli.serving import WorkerProcess, address_of, listen, serve_web
+from haulage.cli.serving import WorkerProcess, address_of, listen, once_attended, serve_web
 from haulage.cli.terminal import DONE, Fault, example, facts, print_json, program, say, tell
 from haulage.config.secrets import hash_key, new_key
 from haulage.core.ports import SignIn
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 PORT = 8480
 KEY = "demo"  # its name in the configuration
-WORKER_SECONDS = 15  # how long the worker may take to announce itself
 GOODBYE_SECONDS = 1  # a demo is stopped to be gone
 KEY_VARIABLE = "HAULAGE_DEMO_KEY"
 # An override of these would take the demo out of its own folder.
@@ -70,10 +67,7 @@ def demo(port: int | None, folder: Path | None, no_browser: bool, as_json: bool)
 def _serve(haul: Haulage, place: Folder, listener: socket.socket, key: str, *, browser: bool, as_json: bool) -> None:
     process = WorkerProcess(place.config, log=place.path / "worker.log")
 
-    def ready() -> None:
-        limit = time.monotonic() + WORKER_SECONDS
-        while not haul.store.workers.claiming(WORKER_SECONDS) and time.monotonic() < limit:
-            time.sleep(0.05)
+    def welcome() -> None:
         _welcome(haul, place, address_of(listener), key, browser=browser, as_json=as_json)
 
     def stopping(_number: int) -> None:
@@ -87,7 +81,7 @@ def _serve(haul: Haulage, place: Folder, listener: socket.socket, key: str, *, b
             haul,
             listener,
             goodbye_seconds=GOODBYE_SECONDS,
-            started=lambda: threading.Thread(target=ready, name="welcome", daemon=True).start(),
+            started=lambda: once_attended(haul, welcome),
             stopping=stopping,
         )
     finally:

@@ -43,10 +43,8 @@ export const ENGLISH = Object.freeze({
   "form.missing": "Not available here: {missing}",
   "form.submit": "Export",
   "form.submitting": "Asking…",
-  "form.close": "Close",
   "form.accepted": "Accepted: {label}. It goes on when you close this page.",
   "form.coalesced": "This very export is under way already; here it is.",
-  "form.refused": "The server refused this request.",
   "form.fix": ["{count} field needs your attention.", "{count} fields need your attention."],
   "form.again_by_hand": "The server did not say all of how this export was asked for. Check conditions and columns, then export.",
   "form.no_answer": "No answer. Whether the server accepted is not known; if it did, the export appears in your list.",
@@ -90,7 +88,6 @@ export const ENGLISH = Object.freeze({
   "runs.empty_hint": "What you export appears here, newest first. An export goes on when you close the page.",
   "runs.none_match": "No export matches",
   "runs.clear": "Show all",
-  "runs.shown": ["{count} shown", "{count} shown"],
 
   "state.queued": "Queued",
   "state.running": "Running",
@@ -143,7 +140,6 @@ export const ENGLISH = Object.freeze({
   "act.no_answer": "No answer from the server; what it did is not known. The list shows what it says next.",
   "act.no_answer_plain": "No answer from the server. Try again.",
 
-  "facts.name": "File",
   "facts.rows": "Rows",
   "facts.bytes": "Size",
   "facts.sha256": "SHA-256",
@@ -180,7 +176,6 @@ export const ENGLISH = Object.freeze({
   "element.export": "Export {label}",
   "element.sign_in": "Sign in to export",
   "element.unknown": "There is no dataset “{dataset}” here.",
-  "element.new": "New export",
 
   "unit.rows": ["{count} row", "{count} rows"],
   "unit.records": ["{count} record", "{count} records"],

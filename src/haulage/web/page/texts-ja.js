@@ -43,10 +43,8 @@ export const JAPANESE = Object.freeze({
   "form.missing": "ここでは使えません: {missing}",
   "form.submit": "エクスポート",
   "form.submitting": "依頼中…",
-  "form.close": "閉じる",
   "form.accepted": "受け付けました: {label}。このページを閉じても続きます。",
   "form.coalesced": "同じエクスポートがすでに進行中です。こちらです。",
-  "form.refused": "サーバーはこの依頼を受け付けませんでした。",
   "form.fix": "{count} 項目を確認してください。",
   "form.again_by_hand": "このエクスポートの依頼内容の一部をサーバーから取得できません。条件と列を確認してからエクスポートしてください。",
   "form.no_answer": "応答がありません。受け付けられたかどうかは不明です。受け付けられていれば一覧に表示されます。",
@@ -90,7 +88,6 @@ export const JAPANESE = Object.freeze({
   "runs.empty_hint": "エクスポートは新しい順にここへ表示されます。ページを閉じても処理は続きます。",
   "runs.none_match": "該当するエクスポートはありません",
   "runs.clear": "すべて表示",
-  "runs.shown": "{count} 件を表示",
 
   "state.queued": "待機中",
   "state.running": "実行中",
@@ -143,7 +140,6 @@ export const JAPANESE = Object.freeze({
   "act.no_answer": "サーバーから応答がなく、結果は不明です。次に読み取れた状態を一覧に表示します。",
   "act.no_answer_plain": "サーバーから応答がありません。もう一度試してください。",
 
-  "facts.name": "ファイル",
   "facts.rows": "行数",
   "facts.bytes": "サイズ",
   "facts.sha256": "SHA-256",
@@ -180,7 +176,6 @@ export const JAPANESE = Object.freeze({
   "element.export": "{label}をエクスポート",
   "element.sign_in": "エクスポートするにはサインインしてください",
   "element.unknown": "データセット「{dataset}」はありません。",
-  "element.new": "新しいエクスポート",
 
   "unit.rows": "{count} 行",
   "unit.records": "{count} レコード",
