@@ -248,7 +248,7 @@ MUTANTS = {"settle": settle_after_a_look, "_change_due": sweep_after_a_look}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", MUTANTS)
-def test_a_look_before_the_write_is_no_guard(histories, monkeypatch, verb):
+def test_a_look_before_the_write_is_no_guard(case, histories, monkeypatch, verb):
     if case.store.capabilities.counters:
         raise NotPromised("the same lines are broken on another store, where a history takes less time")
     assert hasattr(SqlRuns, verb)
