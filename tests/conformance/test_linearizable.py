@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.conformance.cases import NOW
 from tests.conformance.model import LEASE, SETTLES
+from tests.promises import NotPromised
 
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import CancelWanted, Held, LeaseLost
@@ -247,7 +248,9 @@ MUTANTS = {"settle": settle_after_a_look, "_change_due": sweep_after_a_look}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", MUTANTS)
-def test_a_look_before_the_write_is_no_guard(histories, monkeypatch, verb):
+def test_a_look_before_the_write_is_no_guard(case, histories, monkeypatch, verb):
+    if case.store.capabilities.counters:
+        raise NotPromised("the same lines are broken on another store, where a history takes less time")
     assert hasattr(SqlRuns, verb)
     monkeypatch.setattr(SqlRuns, verb, MUTANTS[verb])
 

@@ -101,17 +101,18 @@ class ClaimAlone:
         """Read the candidate with all that decides, and write it."""
         asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
         with self._database.write_prepared(tx) as driver:
-            at = self._database.now(now)  # not before it is our turn: a run that came meanwhile was asked for earlier
+            # Not before it is our turn: a run that came meanwhile was asked for earlier.
+            instant = self._database.now(now)
             if terms.only is None:
                 row = self._next.first(driver, asked)
             else:
                 row = self._only.first(driver, asked | {"only": terms.only})
             if row is None or row.free_slot is None:
                 return None
-            admitted = self._admission.admit(row, terms, at)
+            admitted = self._admission.admit(row, terms, instant)
             if admitted is None:
                 return None
-            values = _written(row, terms, at, row.free_slot) | admitted
+            values = _written(row, terms, instant, row.free_slot) | admitted
             if not self._write(driver, values, row.id, row.claim_no):
                 return None
         # What was read and what was written make the row as it is now: nobody else writes in between.
@@ -302,7 +303,7 @@ class ClaimInSteps:
 
     def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Lock gate, pool and run, decide, write, and read what was written."""
-        at = self._database.now(now)
+        instant = self._database.now(now)
         with self._database.write_prepared(tx) as driver:
             gate = self._gates.lock(driver, terms, wait=False) or self._gates.lock(driver, terms)
             if gate is None:
@@ -315,10 +316,10 @@ class ClaimInSteps:
             if found is None or found.free_slot is None:
                 return None
             row = SimpleNamespace(**found._asdict(), **pool._asdict())
-            admitted = self._admission.admit(row, terms, at)
+            admitted = self._admission.admit(row, terms, instant)
             if admitted is None:
                 return None
-            if not self._write(driver, _written(row, terms, at, row.free_slot) | admitted, row.id, row.claim_no):
+            if not self._write(driver, _written(row, terms, instant, row.free_slot) | admitted, row.id, row.claim_no):
                 return None
             return self._by_id.first(driver, {"id": row.id})  # type: ignore[no-any-return]
 

@@ -145,10 +145,10 @@ class Database:
 
     def close(self) -> None:
         """Give every connection back."""
-        self.dialect.close()
+        self.dialect.stop_ringing()
         with self._turn:
             if self.close_unused() == 0:
-                self.dialect.forget_place()
+                self.dialect.close()
 
     def close_unused(self) -> int:
         """Close every connection that nobody uses, while it is our turn; gives how many are used."""

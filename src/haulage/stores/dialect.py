@@ -69,9 +69,6 @@ class Dialect(Protocol):
             StoreUnavailable: another store was put in its place.
         """
 
-    def forget_place(self) -> None:
-        """Nothing is open: whatever stands there by the next time is the store."""
-
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""
 
@@ -114,8 +111,11 @@ class Dialect(Protocol):
     def ring(self, engine: Engine) -> None:
         """Tell those who wait for a hint, where they are told."""
 
+    def stop_ringing(self) -> None:
+        """Ring what was not rung yet, and end what rings."""
+
     def close(self) -> None:
-        """End what rings."""
+        """Nothing is open any more."""
 
 
 def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:

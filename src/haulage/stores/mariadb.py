@@ -86,9 +86,6 @@ class MariaDB:
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
-    def forget_place(self) -> None:
-        """Nothing: a connection knows where it leads."""
-
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""
         with driver.cursor() as cursor:  # type: ignore[attr-defined]
@@ -139,4 +136,7 @@ class MariaDB:
         """Nobody can be told."""
 
     def close(self) -> None:
+        """Nothing is kept."""
+
+    def stop_ringing(self) -> None:
         """Nothing rings."""

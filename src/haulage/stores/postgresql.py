@@ -108,9 +108,6 @@ class PostgreSQL:
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
-    def forget_place(self) -> None:
-        """Nothing: a connection knows where it leads."""
-
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes; behind a proxy its settings come with it."""
         words = "begin"
@@ -179,6 +176,9 @@ class PostgreSQL:
         self._bell.ring()
 
     def close(self) -> None:
+        """Nothing is kept."""
+
+    def stop_ringing(self) -> None:
         """Ring what was not rung yet."""
         if self._bell is not None:
             self._bell.close()

@@ -117,10 +117,6 @@ class Sqlite:
                 f"{path} was replaced while it was open; stop everything that uses it, then start again"
             )
 
-    def forget_place(self) -> None:
-        """Nothing is open: whatever stands there by the next time is the store."""
-        self._file = None
-
     def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
         try:
             self.see_same_place()
@@ -177,8 +173,12 @@ class Sqlite:
     def ring(self, engine: Engine) -> None:
         """Nothing: the file itself tells."""
 
-    def close(self) -> None:
+    def stop_ringing(self) -> None:
         """Nothing rings."""
+
+    def close(self) -> None:
+        """Nothing is open: whatever stands there by the next time is the store."""
+        self._file = None
 
 
 class SqliteWatcher:

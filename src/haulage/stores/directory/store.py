@@ -26,7 +26,7 @@ from typing import Any
 from haulage.core import events
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
-from haulage.stores.atomic import create, make_folder, read, replace, sync_folder
+from haulage.stores.atomic import TEMPORARY, create, make_folder, read, replace, sync_folder
 from haulage.stores.directory.exports import DirectoryExports
 from haulage.stores.directory.folder import LOCK, QUARANTINE, Folder, Writing, answered
 from haulage.stores.directory.letter import VERSION, Unreadable, opened, sealed
@@ -135,9 +135,11 @@ class DirectoryStore:
                 create(self.path / FACTS, sealed("facts", facts))
 
     def _others(self) -> list[str]:
-        """What lies in the folder besides the lock."""
+        """What lies in the folder and is not ours; others may be making the store at this moment."""
         with os.scandir(self.path) as entries:
-            return sorted(entry.name for entry in entries if entry.name not in (LOCK, *FOLDERS))
+            names = [entry.name for entry in entries]
+        ours = (f"{TEMPORARY}probe-", f"{TEMPORARY}{FACTS}.")
+        return sorted(name for name in names if name not in (LOCK, FACTS, *FOLDERS) and not name.startswith(ours))
 
     def close(self) -> None:
         """Let every claim go that this process holds."""
