@@ -67,6 +67,7 @@ class PostgreSQL(InDatabase):
 
     def __init__(self):
         self._free = []
+        self._template = False  # it is made by the first who wants a copy
         self._numbers = itertools.count()
 
     def url(self, _folder) -> str:
@@ -74,7 +75,8 @@ class PostgreSQL(InDatabase):
         if self._free:
             return self._free.pop()
         server, number = postgresql.server(), next(self._numbers)
-        if number == 0:
+        if not self._template:
+            self._template = True
             server.execute("postgres", "create database template_of_ours")
             with closing(open_store(server.url("template_of_ours"), migrate_new=False)) as store:
                 store.migrate()
