@@ -118,7 +118,8 @@ def naming_the_store(config: Path) -> Iterator[None]:
         place = masked(read_settings(config).store)
         raise StoreUnavailable(
             f"the store {place} cannot be used: {problem}; "
-            "let this user read and write that file and its folder, or name another in store"
+            "let this user read and write that file and its folder, see that its disk has space, "
+            "or name another in store"
         ) from problem
 
 
