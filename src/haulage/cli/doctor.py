@@ -75,7 +75,8 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
         findings.append(Finding("FAIL", "store", str(problem)))  # it says what to do
     except StoreUnavailable as problem:
         what = f"{store}: {str(problem) or 'it does not answer'}"
-        findings.append(Finding("FAIL", "store", what, "let this user read and write it and its folder"))
+        todo = "let this user read and write it and its folder, and see that its disk has space"
+        findings.append(Finding("FAIL", "store", what, todo))
     except OSError as problem:
         what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
         findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))

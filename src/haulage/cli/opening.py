@@ -122,7 +122,8 @@ def naming_the_store(config: Path) -> Iterator[None]:
         place = masked(read_settings(config).store)
         what = f"the store {place} cannot be used: {problem}"
         if "; " not in what:  # else it says what to do
-            what += "; let this user read and write that file and its folder, or name another in store"
+            what += "; let this user read and write that file and its folder, see that its disk has space, "
+            what += "or name another in store"
         raise StoreUnavailable(what) from problem
 
 
