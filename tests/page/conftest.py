@@ -99,8 +99,9 @@ sql = "select id from orders"
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Closed with each file: while it is open a loop runs in this thread, and the next file may want one of its own."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"no browser found; looked for {', '.join(BROWSERS)}")

@@ -267,7 +267,9 @@ class House:
         for run in self.store.exports.list(Query(limit=10_000)):
             if run.state == "ready":
                 content = self.file_of(run)
-                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256), run
+                assert (len(content), hashlib.sha256(content).hexdigest()) == (run.bytes, run.sha256), (
+                    f"{run.id} is not whole"
+                )
                 expected.append(f"files/{run.artifact_key}")
             elif run.state == "running":
                 raise AssertionError("a run is still running")

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.process.shimmed import build_shim
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Query
 from haulage.exports.life import ExportLife
+from haulage.stores.directory.folder import STALE_SECONDS
 from haulage.stores.directory.store import open_directory
 
 NAME = re.compile(r"\.([^/]+)\.[0-9a-f]{12}\.new")
@@ -263,7 +265,10 @@ def test_even_where_locks_exclude_nobody_one_run_is_made_and_one_claim_gets_it(t
         for path in place.iterdir():
             if path.is_file():
                 path.unlink()
+        began = time.monotonic()
         answers = told.tell_at_once(place, 6, lock, "flock store/held 0 LIE")
+        if time.monotonic() - began >= STALE_SECONDS:
+            continue  # So slow a machine may take a name for one that a death left; the fence is then the last guard.
         store = open_directory(f"directory://{place}/store")
         (run,) = store.exports.list(Query())
         claims = [claimed for _, claimed in answers if claimed]

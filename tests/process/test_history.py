@@ -33,6 +33,7 @@ CLIENTS = 6
 LOADED = 8  # times as long a machine with much else to do may need, until enough has happened
 SETTLING_SECONDS = 20
 CALM_SECONDS = 2
+ENDED_WELL = {0, -signal.SIGKILL, -signal.SIGTERM}  # the last: told to end before it had begun to listen
 CONFIGURATION = """
 secret_keys = ["kJ8s-2hd0qLx7Zp4Wm1Rv6Tt3Yy9Uu5I"]
 [sources.shop]
@@ -280,7 +281,7 @@ def test_after_a_long_history_of_trouble_nothing_is_amiss(house, trouble, times)
     claims = Counter(run for run, _, target, *_ in transitions if target == "running")
     most = dict(rows_of(house, "select id, attempts_max from exports"))
     broken = [event for worker in house.workers for event in worker.events("Incident")]
-    broken += [each.stderr.read_text() for each in house.workers if each.process.poll() not in {0, -signal.SIGKILL}]
+    broken += [each.stderr.read_text() for each in house.workers if each.process.poll() not in ENDED_WELL]
     assert [] == wrong_with_answers(logs, listed)
     assert [] == broken_invariants(transitions, HISTORY.slots)
     assert [] == wrong_with_progress(rows_of(house, "select * from progress order by rowid"))

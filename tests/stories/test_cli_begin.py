@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -69,11 +70,43 @@ except ImportError as problem:
     assert 3 == done.stderr.count("fastapi and uvicorn not found; install the web extra: pip install 'haulage[web]'")
 
 
+@pytest.mark.parametrize("words", ["datasets", "runs list --json", "export orders -o -", "doctor"])
+def test_an_answer_that_cannot_be_written_is_told_in_one_line(terminal, words):
+    terminal.shop()
+    command = f"{shlex.quote(sys.executable)} -m haulage {words}"
+
+    def told(output):
+        line = ["sh", "-c", f"{command} >{output}"]
+        return subprocess.run(
+            line, cwd=terminal.folder, env=terminal.environ, capture_output=True, text=True, check=False
+        )
+
+    full, closed = told("/dev/full"), told("&-")
+
+    assert (1, True) == (full.returncode, "No space left on device" in full.stderr), full.stderr
+    assert "Traceback" not in full.stderr + closed.stderr
+
+
 def test_a_command_that_is_not_there_is_guessed(terminal):
     answer = terminal.run("exprt", "orders")
 
     assert 2 == answer.code
     assert "There is no command 'exprt'; did you mean export?" in answer.err
+
+
+def test_a_key_that_would_make_the_configuration_faulty_is_not_written(terminal):
+    terminal.run("init")
+    terminal.run("keys", "new", "amina", "--tenant", "north", "--grant", "orders.read", "--write")
+    before = terminal.config.read_text()
+
+    refused = terminal.run("keys", "new", "b", "--account", "amina", "--tenant", "north", "--grant", "*", "--write")
+    same = terminal.run("keys", "new", "c", "--account", "amina", "--tenant", "north", "--grant", "orders.read")
+
+    assert (2, 0) == (refused.code, same.code)
+    assert "is the same account of tenant north with other grants" in refused.err
+    assert "nothing was changed" in refused.err
+    assert before == terminal.config.read_text()
+    assert [] == list(terminal.folder.glob(".haulage-*"))
 
 
 def test_init_writes_a_configuration_that_works_and_that_nobody_else_can_read(terminal):

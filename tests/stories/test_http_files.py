@@ -162,6 +162,20 @@ def test_a_damaged_file_is_refused_and_the_run_corrected(fetch, house, damage):
     assert 1 == sum(type(event).__name__ == "ArtifactLost" for event in house.events)
 
 
+def test_a_folder_that_is_not_there_has_lost_no_file(fetch, house):
+    """A disk that was not mounted: when it is back its files are too."""
+    root = house.artifacts.root
+    root.rename(root.with_name("elsewhere"))
+    away = fetch()
+    root.mkdir()  # an empty mount point
+    empty = fetch()
+    root.rmdir()
+    root.with_name("elsewhere").rename(root)
+
+    assert [(503, "files_unavailable")] * 2 == [(each.status_code, each.json()["code"]) for each in (away, empty)]
+    assert 200 == fetch().status_code
+
+
 def test_a_process_that_can_open_no_more_files_does_not_take_one_for_lost(fetch, house):
     """Too many open files say nothing of the bytes; a run that is called failed for that would lose them."""
     exports, amina, run_id = house.exports(), house.people.find("key-amina"), fetch.run["id"]

@@ -165,10 +165,20 @@ class LocalArtifacts:
         return found
 
     def open(self, key: str) -> tuple[BinaryIO, int]:
-        """A finished file and its size, measured on the open descriptor; a planted link is not followed."""
+        """A finished file and its size, measured on the open descriptor; a planted link is not followed.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            OSError: nobody can know that now: it cannot be opened, or the whole folder is not there.
+        """
         # Without O_NONBLOCK a planted pipe would keep us waiting for a writer.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._files / known(key), flags)
+        try:
+            descriptor = os.open(self._files / known(key), flags)
+        except FileNotFoundError:
+            if not self._mark.exists():  # A disk that is not mounted has lost no file.
+                raise OSError(errno.ENODEV, "the folder of files is not there", str(self.root)) from None
+            raise
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import click
 
 from haulage.cli.terminal import DONE, Fault, example, print_json, say, shared, tell
+from haulage.config.load import read_keys
 from haulage.config.secrets import new_key, new_secret
+from haulage.core.errors import ConfigInvalid
 
 TEMPLATE = """\
 # Haulage. Every key: docs/configuration.md. HAULAGE_SECTION__KEY in the environment overrides one.
@@ -166,7 +169,26 @@ def _append(config: Path, name: str, block: str) -> None:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise Fault(f"{config} is not TOML: {problem}; nothing was changed") from problem
+    _see_fit(config, text)
     write_private(config, text, like)
+
+
+def _see_fit(config: Path, text: str) -> None:
+    """Read the keys of the configuration to be, beside the one that is: with a fault no service would start.
+
+    Raises:
+        Fault: it has faults.
+    """
+    descriptor, name = tempfile.mkstemp(dir=config.absolute().parent, prefix=".haulage-", suffix=".toml")
+    trial = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        read_keys(trial, os.environ)
+    except ConfigInvalid as problem:
+        raise Fault(f"{'; '.join(problem.faults)}; nothing was changed") from problem
+    finally:
+        trial.unlink()
 
 
 def _quoted(text: str) -> str:

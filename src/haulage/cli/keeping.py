@@ -39,7 +39,11 @@ def destination(text: str, *, force: bool) -> Keeper:
     Raises:
         Fault: the file is there, or its folder is not.
     """
-    return StandardOutput() if text == STANDARD_OUTPUT else Destination(text, force=force)
+    if text != STANDARD_OUTPUT:
+        return Destination(text, force=force)
+    if sys.stdout is None:
+        raise Fault("-o -: standard output is closed; name a file")
+    return StandardOutput()
 
 
 class StandardOutput:

@@ -7,6 +7,7 @@ limit); 4 nothing alive to do the work. A command's module is imported when the 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ COMMANDS = {
 
 
 SAID_IN_FULL = ("library_missing", "not_found", "already_final")  # their details leave nothing to add here
+OUTPUT_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of standard output: /dev/full, a full disk
 MISTAKEN = ("invalid", "library_missing")  # what was typed or installed has to change; nobody said no
 # How a member of a request is given here.
 ARGUMENTS = {
@@ -94,9 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else list(arguments)
     code = run(given)
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where a shell closed it
+            sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()
+    except OSError as problem:
+        code = _output_failed(problem)
     sys.exit(code)
 
 
@@ -118,7 +123,18 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except HaulageError as problem:
         return _explain(problem, as_json=as_json)
+    except OSError as problem:
+        if problem.filename is not None or problem.errno not in OUTPUT_FULL:
+            raise
+        return _output_failed(problem)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _output_failed(problem: OSError) -> int:
+    """What is written to standard output has nowhere to go; a traceback would say no more."""
+    _give_up_output()
+    say(f"the answer cannot be written: {problem.strerror}")
+    return FAILED
 
 
 def _explain(problem: HaulageError, *, as_json: bool) -> int:

@@ -116,7 +116,9 @@ def what_to_do(settings: Settings) -> str:
     """What helps against a store that does not answer."""
     if store_file(settings) is None:
         return "see that the server runs, that this host reaches it, and that user and password are right"
-    return "let this user read and write that file and its folder, or name another in store"
+    return (
+        "let this user read and write that file and its folder, see that its disk has space, or name another in store"
+    )
 
 
 @contextmanager

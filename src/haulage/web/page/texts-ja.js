@@ -203,6 +203,7 @@ export const JAPANESE = Object.freeze({
   "failure.no_space": "ディスクに空きがありません。",
   "failure.sort_space_exceeded": "並べ替えに、許可された量を超える一時領域が必要になりました。",
   "failure.storage_failed": "ファイルを書き込めませんでした。",
+  "failure.storage_refused": "ファイルの保存先に書き込みを拒否されました。",
   "failure.storage_exceeded": "完成したファイルのための領域が残っていません。",
   "failure.count_mismatch": "書き込んだ行数が数えた行数と一致しないため、ファイルは残していません。",
   "failure.verify_failed": "完成したファイルが検証に通らなかったため、残していません。",
