@@ -42,12 +42,12 @@ class Unit:
     @property
     def command(self) -> list[str]:
         """What it starts, of the environment that the tests run in."""
-        return self.one("ExecStart").replace(INSTALLED, HERE).split()
+        return [word.replace(INSTALLED, HERE) for word in self.one("ExecStart").split()]
 
     def put(self, folder: Path) -> Path:
         """A copy whose command exists here: of what is not installed, everything would be said to be missing."""
         path = folder / self.name
-        path.write_text(self.text.replace(INSTALLED, HERE))
+        path.write_text(re.sub(rf"{INSTALLED}(\S+)", lambda found: f'"{HERE}{found[1]}"', self.text))
         return path
 
     def calls(self) -> list[str]:
