@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
+from tests.promises import NotPromised
 
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import LeaseUse
@@ -47,7 +48,7 @@ def attempt(case, run, move):
 def test_a_move_is_made_where_the_life_has_it_and_refused_elsewhere(case, name, state, cancelled):
     move = case.moves(name)
     if state not in case.life.states:
-        pytest.skip(f"the life of {case.flow.name} has no {state}")
+        raise NotPromised(f"the life of {case.flow.name} has no {state}")
     run, _ = case.bring(state, cancelled=cancelled)
     allowed = move.source == state and move.allows_cancel(cancelled)
 
@@ -114,7 +115,7 @@ LIES = {
 def test_the_table_refuses_a_row_that_no_life_leads_to(case, lie):
     unknown = set(LIES[lie]) - {field.name for field in fields(case.kit.new(requested_at=0))}
     if unknown:
-        pytest.skip(f"{case.flow.name} have no {', '.join(sorted(unknown))}")
+        raise NotPromised(f"{case.flow.name} have no {', '.join(sorted(unknown))}")
     run = case.add()
 
     with pytest.raises(AssertionError, match="the store refused a row"):

@@ -17,14 +17,7 @@ from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
 from haulage.core.errors import ArtifactsUnavailable, BuildFailed, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
-from haulage.core.ports import (
-    Artifacts,
-    KeptKey,
-    Query,
-    Source,
-    Storage,
-    Transaction,
-)
+from haulage.core.ports import Artifacts, KeptKey, Query, Source, Storage, Transaction
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
 from haulage.exports.columns import Columns, as_refusal
