@@ -16,7 +16,7 @@ from haulage.artifacts.open import open_artifacts
 from haulage.config import Known, Settings, dataset_faults, load
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
-from haulage.core.errors import ConfigInvalid
+from haulage.core.errors import ConfigInvalid, StoreUnavailable
 from haulage.core.limits import BuildLimits
 from haulage.core.ports import Source
 from haulage.core.requester import Requester
@@ -242,7 +242,7 @@ class Haulage:
             why = f"{problem.name} not found; install the web extra: pip install 'haulage[web]'"
             raise ImportError(why, name=problem.name) from problem
 
-        sweeper = self.sweeper()
+        sweep = _leave_it if self.store.one_tenant else self.sweeper().pass_once
         return create_app(
             Services(
                 exports=self.exports,
@@ -253,7 +253,7 @@ class Haulage:
                 secret_keys=self.settings.secret_keys,
                 limits=self.settings.exports,
                 doors=self.settings.doors,
-                sweep=sweeper.pass_once,
+                sweep=sweep,
                 observe=self.observe,
                 version=__version__,
             ),
@@ -266,7 +266,13 @@ class Haulage:
         return Sweeper(sweep, self.settings.exports.sweep_seconds, self.observe)
 
     def supervisor(self, lanes: int | None = None, only_run: str | None = None) -> Supervisor:
-        """One worker; its ``run`` blocks until it is drained."""
+        """One worker; its ``run`` blocks until it is drained.
+
+        Raises:
+            StoreUnavailable: the store is entered as a role that acts for one tenant at a time.
+        """
+        if self.store.one_tenant:
+            raise StoreUnavailable("this role acts for one tenant at a time; let workers connect as haulage_worker")
         return Supervisor(
             self.store,
             self.artifacts,
@@ -286,6 +292,10 @@ class Haulage:
     def close(self) -> None:
         """Give every connection back."""
         self.store.close()
+
+
+def _leave_it() -> None:
+    """No sweep: whoever acts for one tenant at a time does not know what is due, or whose bytes nobody promises."""
 
 
 def _imported(place: str, config: str) -> object:

@@ -49,6 +49,11 @@ class Sqlite(InDatabase):
     def done(self, _url: str) -> None:
         """The folder goes with the test."""
 
+    def execute(self, url: str, sql: str) -> list[tuple]:
+        """A statement past the store."""
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as direct:
+            return direct.execute(sql).fetchall()
+
     def url(self, folder: Path) -> str:
         (folder / "store.db").write_bytes(_migrated_sqlite())
         return f"sqlite:///{folder}/store.db"
@@ -155,7 +160,8 @@ class Directory:
             if runs.rows.leases.seen(after) is not None:
                 runs.leases.beat(after)
 
-    def want_workers(self, store, oldest):
+    def want_workers(self, case, oldest):
+        store = case.store
         facts = {"schema_version": store.schema().version, "min_worker": oldest}
         with store.folder.writing():
             atomic.replace(store.path / "haulage.json", sealed("facts", facts))
@@ -331,7 +337,7 @@ class Case:
 
     def want_workers(self, oldest):
         """Have the store want workers of a schema that this version does not know, or does again."""
-        self.opener.want_workers(self.store, oldest)
+        self.opener.want_workers(self, oldest)
 
     # -- every state and every move of a life -------------------------------------------------------
 

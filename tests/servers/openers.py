@@ -15,7 +15,8 @@ from tests.servers.starting import free_port
 
 from haulage.stores.open import open_store
 from haulage.stores.postgresql import MIGRATION_LOCK
-from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, facts
+from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
+from haulage.stores.tenants import WORKER
 
 TABLES = ("exports", "workers", "idempotency_keys", "sessions", "tenant_gates", "run_pools", "haulage_facts")
 EMPTY = (
@@ -35,10 +36,9 @@ class InDatabase:
         with case.store.begin() as tx:
             tx.execute(table.update().where(table.c.id == run_id).values(**values))
 
-    def want_workers(self, store, oldest):
+    def want_workers(self, case, oldest):
         """What a migration to a schema that older workers must not touch writes."""
-        with store.begin() as tx:
-            tx.execute(facts.update().where(facts.c.name == "min_worker").values(value=oldest))
+        self.execute(case.url, f"update haulage_facts set value = {oldest} where name = 'min_worker'")
 
     def empty(self, case):
         """No run, and nothing written down."""
@@ -55,17 +55,25 @@ class InDatabase:
         """Have something happen when a store is about to write."""
         write = store._database.write
 
-        def write_too_late(tx=None):
+        def write_too_late(tx=None, **options):
             act()
-            return write(tx)
+            return write(tx, **options)
 
         store._database.write = write_too_late
 
 
-class PostgreSQL(InDatabase):
-    """One server a process, a database a store; they are used again."""
+OWNER = "owner_of_ours"  # of the databases: no superuser, so that row security binds it too
 
-    def __init__(self):
+
+class PostgreSQL(InDatabase):
+    """One server a process, a database a store; they are used again.
+
+    A store is entered as a role of those that `haulage migrate up --roles` makes, and never as a superuser, whom no
+    policy binds.
+    """
+
+    def __init__(self, role=WORKER):
+        self._role = role
         self._free = []
         self._template = False  # it is made by the first who wants a copy
         self._numbers = itertools.count()
@@ -77,17 +85,26 @@ class PostgreSQL(InDatabase):
         server, number = postgresql.server(), next(self._numbers)
         if not self._template:
             self._template = True
-            server.execute("postgres", "create database template_of_ours")
-            with closing(open_store(server.url("template_of_ours"), migrate_new=False)) as store:
+            with closing(open_store(self._made("template_of_ours"), migrate_new=False)) as store:
                 store.migrate()
-        server.execute("postgres", f"create database store{number} template template_of_ours")
-        return server.url(f"store{number}")
+                store.make_roles()
+        server.execute("postgres", f"create database store{number} template template_of_ours owner {OWNER}")
+        return server.url(f"store{number}", self._role)
 
     def new(self, _folder=None) -> str:
-        """A database without anything, for a test that makes or breaks its schema."""
-        server, name = postgresql.server(), f"new{next(self._numbers)}"
-        server.execute("postgres", f"create database {name}")
-        return server.url(name)
+        """A database without anything, for a test that makes or breaks its schema, as its owner."""
+        return self._made(f"new{next(self._numbers)}")
+
+    def _made(self, name):
+        server = postgresql.server()
+        if not server.execute("postgres", f"select 1 from pg_roles where rolname = '{OWNER}'"):
+            server.execute("postgres", f"create role {OWNER} login createrole")
+        server.execute("postgres", f"create database {name} owner {OWNER}")
+        return server.url(name, OWNER)
+
+    def as_role(self, url, role) -> str:
+        """The same store, entered as another role."""
+        return postgresql.server().url(url.rpartition("/")[2], role)
 
     def done(self, url) -> None:
         """Empty a store for the next test."""
@@ -132,6 +149,8 @@ class PostgreSQL(InDatabase):
                     (old.cancel_requested_at is not null)::integer);
                 return null;
             end $$;
+            grant select, insert, delete on transitions to {WORKER};
+            grant usage on sequence transitions_place_seq to {WORKER};
             create or replace trigger {table}_transitions after update of state on {table} for each row
             when (old.state <> new.state) execute function {table}_transition();
             commit""",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 YEAR_2026 = 1_767_225_600_000  # milliseconds; a clock before this version was written is wrong
 CLOCK_STEP_MS = 1_000  # wall clock and monotonic clock may differ by so much over the look
+FORCE = "alter table exports enable row level security, force row level security (and idempotency_keys)"
+MAKE_ROLES = "as the owner run: haulage migrate up --roles, then connect as haulage_worker"
 PEER_SECONDS = 60  # how long doctor waits for the other host
 
 
@@ -70,8 +72,7 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
         with closing(_opened(config)) as haul:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
             findings += [*_store(haul), *quarantined(haul.store), *_artifacts(haul), *_workers(haul)]
-            if thorough:
-                findings += [*rows(haul), *files(haul), *orphans(haul)]
+            findings += _read(haul) if thorough else ()
     except ConfigInvalid as problem:
         findings += [Finding("FAIL", "configuration", fault) for fault in problem.faults]
     except SchemaMismatch as problem:
@@ -181,8 +182,42 @@ def _store(haul: Haulage) -> Iterator[Finding]:
         yield Finding("WARN", "clock", f"the store's clock is {skew:,} ms from this host's", "see the time service")
     haul.store.check()
     yield Finding("OK", "store", "it can be written")
+    yield from _tenants(haul)
+    if haul.store.one_tenant:
+        return
     for sentence in haul.store.exports.drift():
         yield Finding("FAIL", "store", f"its counters are not those of its runs: {sentence}", "report this")
+
+
+def _read(haul: Haulage) -> Iterator[Finding]:
+    """Every row and every file."""
+    if haul.store.one_tenant:
+        what = "rows and files of all tenants are not for this role to see"
+        yield Finding("WARN", "runs", what, "run it as haulage_worker")
+    else:
+        yield from (*rows(haul), *files(haul), *orphans(haul))
+
+
+def _tenants(haul: Haulage) -> Iterator[Finding]:
+    """Who keeps tenants apart: this version alone, or the database as well, and whether that holds for this role."""
+    role = haul.store.role()
+    if role is None:
+        yield Finding("OK", "tenants", "kept apart by this version; this kind of store has no row security")
+    elif not role.forced:
+        what = "the tables of runs have lost their row security"
+        yield Finding("FAIL", "tenants", what, f"as their owner run: {FORCE}")
+    elif role.passes_by:
+        what = f"{role.name} is a superuser or has BYPASSRLS, so no row security binds it"
+        yield Finding("WARN", "tenants", what, MAKE_ROLES if not role.roles else "connect as haulage_worker")
+    elif role.owns:
+        what = f"kept apart by row security, but {role.name} owns the tables and could take it away"
+        yield Finding("WARN", "tenants", what, MAKE_ROLES if not role.roles else "connect as haulage_worker")
+    elif role.one_tenant:
+        what = f"kept apart by row security; {role.name} acts for one tenant at a time, and neither claims nor sweeps"
+        yield Finding("OK", "tenants", what)
+    else:
+        what = f"kept apart by row security; {role.name} acts for one tenant, or for all as workers and the operator do"
+        yield Finding("OK", "tenants", what)
 
 
 def _artifacts(haul: Haulage) -> Iterator[Finding]:

@@ -21,28 +21,38 @@ if TYPE_CHECKING:
     from haulage.stores import AnyStore
 
 
-@click.command(epilog=example("haulage migrate status", "haulage migrate up"))
+@click.command(epilog=example("haulage migrate status", "haulage migrate up", "haulage migrate up --roles"))
 @click.argument("action", type=click.Choice(["up", "down", "status"]))
 @click.option("--yes", is_flag=True, help="Do not ask before data is lost.")
+@click.option("--roles", is_flag=True, help='With "up", on PostgreSQL: also make the roles that keep tenants apart.')
 @shared
-def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
+def migrate(action: str, yes: bool, roles: bool, config: Path, as_json: bool) -> int:
     """Bring the store's schema up to this version, take it away, or say where it stands.
 
     Back the store up before, and stop workers and web. A new SQLite store needs no migration: it is made
     with its schema. "down" is no step back to an older version: it takes away the whole schema, and with it
     every run, every sign-in and every finished file.
+
+    --roles makes haulage_runtime, haulage_worker and haulage_routing, without passwords, or brings them to what they
+    may do today; docs/operating.md says which process connects as which.
     """
     from haulage.stores import open_store
 
     settings = read_settings(config)
     file = store_file(settings)
+    if roles and action != "up":
+        raise Fault(f"--roles goes with up; nothing was done for {action}")
     if action != "up" and file is not None and not file.exists():  # opening it would make it
         raise Fault(f"there is no store at {file} yet; the first start makes it")
     with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
         if action == "down" and not _take_away(store, settings, yes=yes):
             return FAILED
+        if roles and not store.capabilities.row_security:
+            raise Fault("only PostgreSQL has row security and roles; in this store tenants are kept apart without them")
         if action == "up":
             store.migrate("head")
+        if roles:
+            store.make_roles()
         schema = store.schema()
     behind = schema.version is None or schema.version < schema.wanted
     if as_json:

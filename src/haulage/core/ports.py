@@ -2,6 +2,7 @@
 
 The flows and the worker know only these. The seven verbs of a worker are ``add, get, claim, heartbeat,
 settle, move, sweep``; the doors also have ``list, find_active, request_cancel, queue_position, remove``.
+A verb that has ``tenant`` touches runs of that tenant only; with None of all, as workers, sweeps and the operator do.
 A verb takes ``tx``, so that what must hold together commits together, and ``now`` in milliseconds; None
 means the store's own clock (DECISIONS 6).
 """
@@ -79,7 +80,7 @@ class Runs(Protocol[Run]):
     def add(self, run: Run, *, tx: Transaction | None = None) -> None:
         """Insert a new run."""
 
-    def get(self, run_id: str, *, tx: Transaction | None = None) -> Run | None:
+    def get(self, run_id: str, *, tenant: str | None = None, tx: Transaction | None = None) -> Run | None:
         """The run of an id."""
 
     def claim(self, terms: Terms, *, now: int | None = None, tx: Transaction | None = None) -> tuple[Held, Run] | None:
@@ -112,6 +113,7 @@ class Runs(Protocol[Run]):
         move: Move,
         values: Mapping[str, Any],
         *,
+        tenant: str | None = None,
         now: int | None = None,
         tx: Transaction | None = None,
     ) -> Run | None:
@@ -129,10 +131,12 @@ class Runs(Protocol[Run]):
     def list(self, query: Query, *, tx: Transaction | None = None) -> list[Run]:
         """Runs, newest first; one more than asked for when there is another page."""
 
-    def find_active(self, active_key: str, *, tx: Transaction | None = None) -> Run | None:
+    def find_active(self, active_key: str, *, tenant: str | None = None, tx: Transaction | None = None) -> Run | None:
         """The active run of a key."""
 
-    def request_cancel(self, run_id: str, *, now: int | None = None, tx: Transaction | None = None) -> Run | None:
+    def request_cancel(
+        self, run_id: str, *, tenant: str | None = None, now: int | None = None, tx: Transaction | None = None
+    ) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop."""
 
     def queue_position(self, run: Run, *, tx: Transaction | None = None) -> int | None:

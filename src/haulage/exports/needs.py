@@ -23,6 +23,10 @@ class ExportStore(Protocol):
     """What the flow needs of a store."""
 
     @property
+    def one_tenant(self) -> bool:
+        """Whether it lets this process act for one tenant at a time only."""
+
+    @property
     def exports(self) -> ExportRuns:
         """The export table."""
 
@@ -34,8 +38,8 @@ class ExportStore(Protocol):
     def keys(self) -> IdempotencyKeys:
         """Idempotency keys."""
 
-    def begin(self) -> AbstractContextManager[Transaction]:
-        """A writing transaction."""
+    def begin(self, *, tenant: str | None = None) -> AbstractContextManager[Transaction]:
+        """A writing transaction, for one tenant or for all of them."""
 
     def now(self) -> int:
         """The store's clock."""

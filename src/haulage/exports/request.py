@@ -29,6 +29,7 @@ from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
+LOST = {"failure_code": "artifact_lost"}
 FILES_RETRY_SECONDS = 2  # told to one who comes while the place of files does not answer
 
 
@@ -166,23 +167,23 @@ class Exports:
     def _answered(self, requester: Requester, key: str | None, body_hash: str) -> Accepted | None:
         """What a key stands for already. A replay needs no source, and no dataset as it was at the request."""
         kept = None if key is None else self._store.keys.find(requester.tenant, requester.account, key)
-        return None if kept is None else self._replay(kept, body_hash, None)
+        return None if kept is None else self._replay(requester, kept, body_hash, None)
 
     def _enter(
         self, requester: Requester, wish: Wish, key: str | None, body_hash: str, private_run: str | None
     ) -> Accepted:
         """Decide and write in one transaction."""
         store, limits = self._store, self._limits
-        with store.begin() as tx:
+        with store.begin(tenant=requester.tenant) as tx:
             now = store.now()
             if key is not None:
                 kept = store.keys.find(requester.tenant, requester.account, key, now=now, tx=tx)
                 if kept is not None:
-                    return self._replay(kept, body_hash, tx)
+                    return self._replay(requester, kept, body_hash, tx)
                 self._refuse_too_many_keys(requester, now, tx)
             run = draft(requester, wish, private_run or new_id(now), now, limits)
             assert run.active_key is not None
-            active = store.exports.find_active(run.active_key, tx=tx)
+            active = store.exports.find_active(run.active_key, tenant=requester.tenant, tx=tx)
             if active is None:
                 self._refuse_over_limits(requester, tx)
                 if private_run is None and not store.workers.claiming(limits.presence_seconds, now=now, tx=tx):
@@ -194,10 +195,10 @@ class Exports:
                 store.keys.keep(requester.tenant, requester.account, key, kept, seconds=seconds, now=now, tx=tx)
         return Accepted(active or run, new=active is None)
 
-    def _replay(self, kept: KeptKey, body_hash: str, tx: Transaction | None) -> Accepted:
+    def _replay(self, requester: Requester, kept: KeptKey, body_hash: str, tx: Transaction | None) -> Accepted:
         if kept.body_hash != body_hash:
             raise Refused("key_reused")
-        run = self._store.exports.get(kept.run, tx=tx)
+        run = self._store.exports.get(kept.run, tenant=requester.tenant, tx=tx)
         if run is None:
             raise Refused("key_gone")
         return Accepted(run, new=False, replayed=True)
@@ -220,6 +221,10 @@ class Exports:
         if exports.storage(requester.tenant, tx=tx).stored_bytes >= limits.store_bytes:
             raise Refused("storage_exceeded", retry_after=RETRY_SECONDS)
 
+    def _reach(self, requester: Requester) -> str | None:
+        """The tenant whose runs are looked for: the requester's, or None for the operator, where the store allows."""
+        return None if requester.holds(OPERATOR) and not self._store.one_tenant else requester.tenant
+
     # -- looking -----------------------------------------------------------------------------------
 
     def get(self, requester: Requester, run_id: str) -> ExportRun:
@@ -228,7 +233,7 @@ class Exports:
         Raises:
             Refused: ``not_found``.
         """
-        return access_run(self._store.exports.get(run_id), requester)
+        return access_run(self._store.exports.get(run_id, tenant=self._reach(requester)), requester)
 
     def list(
         self,
@@ -248,7 +253,7 @@ class Exports:
         Raises:
             Refused: ``forbidden`` for ``everyone`` without the operator grant.
         """
-        if everyone and not requester.holds(OPERATOR):
+        if everyone and self._reach(requester) is not None:
             raise Refused("forbidden", "Runs of every account need the operator grant.")
         if requester.banned:
             raise Refused("forbidden")
@@ -315,7 +320,7 @@ class Exports:
         run = self.get(requester, run_id)
         if ExportLife.is_final(run.state):
             raise Refused("already_final", f"The export is already {run.state}.", state=run.state)
-        after = access_run(self._store.exports.request_cancel(run_id), requester)
+        after = access_run(self._store.exports.request_cancel(run_id, tenant=self._reach(requester)), requester)
         if after.cancel_requested_at is None:
             raise Refused("already_final", f"The export is already {after.state}.", state=after.state)
         self._observe(events.CancelRequested("export", run_id, requester.tenant, requester.account))
@@ -328,7 +333,7 @@ class Exports:
             Refused: ``not_found``, or ``already_final`` where there is no file to remove.
         """
         self.get(requester, run_id)
-        expired = self._store.exports.move(run_id, ExportLife.expire, {})
+        expired = self._store.exports.move(run_id, ExportLife.expire, {}, tenant=self._reach(requester))
         if expired is None:
             state = self.get(requester, run_id).state
             raise Refused("not_ready" if state in ExportLife.active else "already_final", state=state)
@@ -343,8 +348,8 @@ class Exports:
         Raises:
             Refused: ``not_found``, ``not_ready``, or why the file is gone.
         """
-        store = self._store
-        return access_file(store.exports.get(run_id), requester, self._catalogue, store.now())
+        run = self._store.exports.get(run_id, tenant=self._reach(requester))
+        return access_file(run, requester, self._catalogue, self._store.now())
 
     def open_file(self, requester: Requester, run_id: str) -> tuple[ExportRun, BinaryIO]:
         """The file of a ready run, opened and measured.
@@ -384,9 +389,9 @@ class Exports:
 
         A run that another request corrected, or that expired meanwhile, keeps its state.
         """
-        moved = self._store.exports.move(run.id, ExportLife.mislay, {"failure_code": "artifact_lost"})
+        moved = self._store.exports.move(run.id, ExportLife.mislay, LOST, tenant=run.tenant)
         if moved is None:
-            today = self._store.exports.get(run.id)
+            today = self._store.exports.get(run.id, tenant=run.tenant)
             if today is not None and today.state == "expired":
                 return Refused("expired", state="expired")
         else:

@@ -49,21 +49,25 @@ class Database:
         self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
         forks.watch_over(self)
 
+    # ``tenant`` binds a transaction to a tenant, where the database can (tenants.py).
+
     @contextmanager
-    def write(self, tx: Connection | None = None) -> Iterator[Connection]:
+    def write(self, tx: Connection | None = None, *, tenant: str | None = None) -> Iterator[Connection]:
         """A writing transaction, or the one that is given."""
         if tx is not None:
             yield tx
             return
         turn = self._in_turn() if self.dialect.in_turn else nullcontext()
         with turn, self.answered(), self._writer.begin() as connection:
+            self._bind(connection, tenant)
             yield connection
 
     @contextmanager
-    def admit(self) -> Iterator[Connection]:
+    def admit(self, tenant: str | None = None) -> Iterator[Connection]:
         """A transaction of a door: what it counts stays so until it has written, over all hosts."""
         # In turn also where the database lets many write: those of one process need not wait in it.
         with self._in_turn(), self.answered(), self._writer.begin() as connection:
+            self._bind(connection, tenant)
             self.dialect.begin_admission(connection)
             yield connection
         self.ring()
@@ -76,19 +80,28 @@ class Database:
             yield connection
 
     @contextmanager
-    def read(self, tx: Connection | None = None) -> Iterator[Connection]:
+    def read(self, tx: Connection | None = None, *, tenant: str | None = None) -> Iterator[Connection]:
         """A reading transaction, or the one that is given."""
         if tx is not None:
             yield tx
             return
-        with self.answered(), self.engine.connect() as connection:
+        with self.answered(), self._writer.begin() if self._binds(tenant) else self.engine.connect() as connection:
+            self._bind(connection, tenant)
             yield connection
+
+    def _binds(self, tenant: str | None) -> bool:
+        return tenant is not None and self.dialect.bounds is not None
+
+    def _bind(self, connection: Connection, tenant: str | None) -> None:
+        if tenant is not None and self.dialect.bounds is not None:
+            driver = driver_of(connection.connection)
+            driver.cursor().execute(self.dialect.bounds.bind(driver, tenant))
 
     # For verbs that run prepared statements and nothing else: the driver's connection itself, because what
     # SQLAlchemy does around a transaction takes longer than a claim does in it.
 
     def write_prepared(
-        self, tx: Connection | None = None, *, one: bool = False
+        self, tx: Connection | None = None, *, one: bool = False, tenant: str | None = None
     ) -> AbstractContextManager[DBAPIConnection]:
         """As ``write``, for prepared statements alone.
 
@@ -97,21 +110,24 @@ class Database:
         """
         if tx is not None:
             return nullcontext(driver_of(tx.connection))
-        return WriteInTurn(self) if self.dialect.in_turn else self._pooled(begin=not one)
+        return WriteInTurn(self) if self.dialect.in_turn else self._pooled(begin=not one, tenant=tenant)
 
-    def read_prepared(self, tx: Connection | None = None) -> AbstractContextManager[DBAPIConnection]:
+    def read_prepared(
+        self, tx: Connection | None = None, *, tenant: str | None = None
+    ) -> AbstractContextManager[DBAPIConnection]:
         """As ``read``, for one prepared statement."""
-        return self._pooled(begin=False) if tx is None else nullcontext(driver_of(tx.connection))
+        return self._pooled(begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
 
     @contextmanager
-    def _pooled(self, *, begin: bool) -> Iterator[DBAPIConnection]:
+    def _pooled(self, *, begin: bool, tenant: str | None) -> Iterator[DBAPIConnection]:
         """A connection of the pool; one that failed is not given back."""
+        begin = begin or self._binds(tenant)
         with self.answered():
             pooled = self.engine.raw_connection()
             driver = driver_of(pooled)
             try:
                 if begin:
-                    self.dialect.begin(driver)
+                    self.dialect.begin(driver, tenant)
                 yield driver
                 if begin:
                     driver.commit()

@@ -17,6 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.ports import Watcher
 from haulage.stores.schema import Capabilities
+from haulage.stores.tenants import Bounds
 
 BUSY_TIMEOUT_MS = 800  # below the beat of 1 s, so that a beat that waits still fits its second
 MIGRATION_WAIT_SECONDS = 10  # how long a migration waits for another one
@@ -59,6 +60,10 @@ class Dialect(Protocol):
     makes_itself: bool  # a new one gets its schema when it is first opened
     place: str  # the store as messages name it, without credentials
 
+    @property
+    def bounds(self) -> Bounds | None:
+        """How the database itself keeps tenants apart (tenants.py), where it does."""
+
     def engines(self) -> tuple[Engine, Engine]:
         """An engine that reads and one that writes, on one pool."""
 
@@ -69,8 +74,8 @@ class Dialect(Protocol):
             StoreUnavailable: another store was put in its place.
         """
 
-    def begin(self, driver: DBAPIConnection) -> None:
-        """Begin a transaction that writes."""
+    def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
+        """Begin a transaction that writes; it is bound to the tenant where the database keeps them apart."""
 
     def begin_admission(self, connection: Connection) -> None:
         """Let no other door decide until this transaction ends."""
@@ -128,4 +133,5 @@ def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
 def driver_words(problem: BaseException) -> str:
     """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
     said = problem.orig if isinstance(problem, DBAPIError) else problem
-    return f"{type(said).__name__}: {said}"
+    words = str(said).partition("\nCONTEXT:")[0]  # where in a function of ours it was said
+    return f"{type(said).__name__}: {words}"

@@ -16,7 +16,8 @@ from haulage.stores.dialect import Instant
 from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
-from haulage.stores.tables import UNKEPT, exports, workers
+from haulage.stores.tables import UNKEPT, exports, pools, workers
+from haulage.stores.tenants import of
 
 
 def _sums() -> list[ColumnElement[int]]:
@@ -75,11 +76,14 @@ class ExportRows(SqlRuns[ExportRun]):
     def storage(self, tenant: str, *, tx: Connection | None = None) -> Storage:
         """Bytes of finished files (also while they wait for removal) and bytes reserved."""
         o = exports.alias("o")
-        own = select(func.coalesce(func.sum(o.c.stored_bytes), 0)).where(
-            o.c.stored_bytes.is_not(None), o.c.tenant == tenant
-        )
-        wanted = select(*_sums(), own.scalar_subquery().label("own"))
-        with self._database.read(tx) as connection:
+        own = select(func.coalesce(func.sum(o.c.stored_bytes), 0)).where(o.c.stored_bytes.is_not(None), of(o.c, tenant))
+        # Those of the others are not for a tenant to see, but their sum is.
+        counted = self._database.dialect.capabilities.counters
+        figures = [pools.c.stored_bytes.label("stored_all"), pools.c.reserved_bytes.label("reserved_all")]
+        wanted = select(*(figures if counted else _sums()), own.scalar_subquery().label("own"))
+        if counted:
+            wanted = wanted.where(pools.c.flow == exports.name)
+        with self._database.read(tx, tenant=tenant) as connection:
             row = connection.execute(wanted).one()
         return Storage(row.stored_all, row.reserved_all, row.own)
 

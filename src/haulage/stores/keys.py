@@ -26,7 +26,7 @@ class SqlKeys:
             keys.c.key == key,
             keys.c.expires_at > self._database.now(now),
         )
-        with self._database.read(tx) as connection:
+        with self._database.read(tx, tenant=tenant) as connection:
             row = connection.execute(wanted).first()
         return None if row is None else KeptKey(row.body_hash, row.run)
 
@@ -44,7 +44,7 @@ class SqlKeys:
         """Remember a key; one that was too old is written anew."""
         instant = self._database.now(now)
         mine = (keys.c.tenant == tenant, keys.c.account == account, keys.c.key == key)
-        with self._database.write(tx) as connection:
+        with self._database.write(tx, tenant=tenant) as connection:
             connection.execute(delete(keys).where(*mine, keys.c.expires_at <= instant))
             connection.execute(
                 insert(keys).values(
@@ -63,7 +63,7 @@ class SqlKeys:
         """How many keys of an account are remembered, counted up to a number, and when the first of them is not."""
         mine = (keys.c.tenant == tenant, keys.c.account == account)
         some = select(keys.c.key).where(*mine).limit(at_most).subquery()  # the primary key alone, at every request
-        with self._database.read(tx) as connection:
+        with self._database.read(tx, tenant=tenant) as connection:
             count = connection.execute(select(func.count()).select_from(some)).scalar_one()
             if count < at_most:
                 return count, None

@@ -43,6 +43,7 @@ class MariaDB:
     )
     in_turn = False
     in_one = False
+    bounds = None
     makes_itself = False
     claimer = ClaimInSteps
 
@@ -86,7 +87,7 @@ class MariaDB:
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
-    def begin(self, driver: DBAPIConnection) -> None:
+    def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes."""
         with driver.cursor() as cursor:  # type: ignore[attr-defined]
             cursor.execute("start transaction")

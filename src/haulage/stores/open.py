@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, insert, inspect, select
@@ -28,6 +29,7 @@ from haulage.stores.schema import SCHEMA_VERSION, Schema, too_old
 from haulage.stores.sessions import SqlSessions
 from haulage.stores.sqlite import Sqlite
 from haulage.stores.tables import facts
+from haulage.stores.tenants import Role
 from haulage.stores.workers import SqlWorkers
 
 
@@ -48,9 +50,9 @@ class Store:
         self.keys = SqlKeys(self._database)
         self.sessions = SqlSessions(self._database)
 
-    def begin(self) -> AbstractContextManager[Connection]:
-        """A writing transaction to pass to the verbs; over all hosts one at a time."""
-        return self._database.admit()
+    def begin(self, *, tenant: str | None = None) -> AbstractContextManager[Connection]:
+        """A writing transaction to pass to the verbs; over all hosts one at a time. For one tenant, or for all."""
+        return self._database.admit(tenant)
 
     def now(self) -> int:
         """The store's clock, in milliseconds."""
@@ -99,6 +101,27 @@ class Store:
 
         with self._database.migrate() as connection:
             migrate(connection, target)
+
+    def make_roles(self) -> None:
+        """Make the roles that a store is entered as, where the database itself keeps tenants apart."""
+        bounds = self._database.dialect.bounds
+        assert bounds is not None, "asked for by capability"
+        with self._database.migrate() as connection:
+            bounds.make_roles(connection)
+
+    def role(self) -> Role | None:
+        """As whom it is entered; None where the database keeps no tenants apart."""
+        bounds = self._database.dialect.bounds
+        if bounds is None:
+            return None
+        with self._database.read() as connection:
+            return bounds.role(connection)
+
+    @cached_property
+    def one_tenant(self) -> bool:
+        """Say whether this role acts for one tenant at a time, and so neither claims nor sweeps."""
+        role = self.role()
+        return role is not None and role.one_tenant
 
     def close(self) -> None:
         """Give every connection back."""

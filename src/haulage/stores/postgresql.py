@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, literal_column, text
+from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, func, literal_column, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
@@ -26,6 +26,7 @@ from haulage.core.ports import Watcher
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInOne
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of, driver_words
+from haulage.stores.row_security import RowSecurity
 from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
@@ -42,7 +43,7 @@ PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_hashjoin"
 class PostgreSQL:
     """Implements ``dialect.Dialect``."""
 
-    capabilities = Capabilities(transactions=True, database_clock=True, counters=True)
+    capabilities = Capabilities(transactions=True, database_clock=True, counters=True, row_security=True)
     # Of the statement: unlike that of the moment it can be compared by an index, unlike now() it moves on in a
     # transaction.
     clock: ColumnElement[int] | None = literal_column(
@@ -52,6 +53,7 @@ class PostgreSQL:
     in_one = False
     makes_itself = False
     claimer = ClaimInOne
+    bounds = RowSecurity()
 
     def __init__(self, url: URL) -> None:
         """Take the address, and see that the driver is there."""
@@ -108,9 +110,9 @@ class PostgreSQL:
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
 
-    def begin(self, driver: DBAPIConnection) -> None:
-        """Begin a transaction that writes; behind a proxy its settings come with it."""
-        words = "begin"
+    def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
+        """Begin a transaction; behind a proxy its settings come with it."""
+        words = "begin" if tenant is None else f"begin; {self.bounds.bind(driver, tenant)}"
         if self._pooled:
             words += f"; set local lock_timeout = {dialect.BUSY_TIMEOUT_MS}"
             words += f"; set local idle_in_transaction_session_timeout = {server.IDLE_SECONDS * 1000}"
@@ -164,7 +166,7 @@ class PostgreSQL:
     def watch(self, engine: Engine) -> Watcher:
         """LISTEN on a connection of its own; behind a proxy, ask."""
         if self._pooled:
-            return PollWatcher(engine)
+            return PollWatcher(engine, func.exports_progress())
         return ListenWatcher(self._connect())
 
     def ring(self, engine: Engine) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
+    BigInteger,
     ColumnElement,
     ScalarSelect,
     Select,
+    String,
     Table,
     bindparam,
     func,
@@ -24,6 +26,8 @@ from sqlalchemy import (
 )
 
 from haulage.core.lifecycle import Move
+from haulage.stores.tables import gates
+from haulage.stores.tenants import of
 
 
 def in_state(table: Any, state: str) -> ColumnElement[bool]:
@@ -98,6 +102,19 @@ class Queue:
         )
         place = func.count().label("place")
         return select(place).select_from(mine.join(queue, before)).where(mine.c.id == bindparam("id"))
+
+    def waiting(self, tenant: str | None, *, counted: bool) -> Select[Any]:
+        """How many wait, of one tenant or over all; ``counted`` where gates are kept: they tell how many, not whose."""
+        if tenant is None and counted:
+            gated = select(func.coalesce(func.sum(gates.c.queued), 0))
+            return gated.where(gates.c.flow == self._table.name, gates.c.queued > 0)
+        wanted = select(func.count()).select_from(self._table).where(in_state(self._table, self._waits))
+        return wanted if tenant is None else wanted.where(of(self._table.c, tenant))
+
+    def placed(self) -> Select[Any]:
+        """The same, counted by the database itself for one who does not see the others in the queue (tenants.py)."""
+        counted = getattr(func, f"{self._table.name}_place")(bindparam("id", type_=String), type_=BigInteger)
+        return select(counted.label("place"))
 
     def free_slot(self) -> ScalarSelect[Any]:
         """The smallest slot up to the number bound as ``slots`` that nobody holds: 1, or one above a held one."""

@@ -29,7 +29,6 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
-    func,
     insert,
     literal,
     select,
@@ -50,7 +49,9 @@ from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import entering
 from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
-from haulage.stores.queue import Queue, in_state
+from haulage.stores.prepared import PerTenant
+from haulage.stores.queue import Queue
+from haulage.stores.tenants import of
 
 
 class Kept(Protocol):
@@ -95,12 +96,12 @@ class SqlRuns(Generic[Run]):
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
         self._queue = queue = Queue(table, self._claim)
         self._insert = insert(table)
-        prepare = database.prepare
-        self._by_id = prepare(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
-        self._by_key = prepare(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
-        self._position = prepare(queue.position)
-        self._writes = {name: prepare(partial(write_of, table, move)) for name, move in life.moves.items()}
-        self._ask = prepare(partial(ask_of, table, life))
+        prepare, own = database.prepare, partial(PerTenant, table, database.engine.dialect)
+        self._by_id = own(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
+        self._by_key = own(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
+        self._position = prepare(queue.placed if database.dialect.capabilities.row_security else queue.position)
+        self._writes = {name: own(partial(write_of, table, move)) for name, move in life.moves.items()}
+        self._ask = own(partial(ask_of, table, life))
         self._at_once = [
             move
             for move in life.moves.values()
@@ -118,20 +119,20 @@ class SqlRuns(Generic[Run]):
     def add(self, run: Run, *, tx: Connection | None = None) -> None:
         """Insert a new run."""
         values = {column.name: getattr(run, column.name) for column in self._columns}
-        with self._database.write(tx) as connection:
+        with self._database.write(tx, tenant=values["tenant"]) as connection:
             connection.execute(self._insert, values)
         self._ring(tx)
 
-    def get(self, run_id: str, *, tx: Connection | None = None) -> Run | None:
+    def get(self, run_id: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
-        with self._database.read_prepared(tx) as driver:
-            row = self._by_id.first(driver, {"id": run_id})
+        with self._database.read_prepared(tx, tenant=tenant) as driver:
+            row = self._by_id.first(driver, {"id": run_id}, tenant)
         return None if row is None else self._record(*row)
 
-    def find_active(self, active_key: str, *, tx: Connection | None = None) -> Run | None:
+    def find_active(self, active_key: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
-        with self._database.read_prepared(tx) as driver:
-            row = self._by_key.first(driver, {"active_key": active_key})
+        with self._database.read_prepared(tx, tenant=tenant) as driver:
+            row = self._by_key.first(driver, {"active_key": active_key}, tenant)
         return None if row is None else self._record(*row)
 
     def queue_position(self, run: Run, *, tx: Connection | None = None) -> int | None:
@@ -142,10 +143,8 @@ class SqlRuns(Generic[Run]):
 
     def waiting(self, *, tenant: str | None = None, tx: Connection | None = None) -> int:
         """How many runs wait, over all tenants or of one."""
-        wanted = select(func.count()).select_from(self._table).where(in_state(self._table, self._claim.source))
-        if tenant is not None:
-            wanted = wanted.where(self._table.c.tenant == tenant)
-        with self._database.read(tx) as connection:
+        wanted = self._queue.waiting(tenant, counted=self._database.dialect.capabilities.counters)
+        with self._database.read(tx, tenant=tenant) as connection:
             return int(connection.execute(wanted).scalar_one())
 
     # -- claiming ----------------------------------------------------------------------------------
@@ -242,21 +241,24 @@ class SqlRuns(Generic[Run]):
         move: Move,
         values: Mapping[str, Any],
         *,
+        tenant: str | None = None,
         now: int | None = None,
         tx: Connection | None = None,
     ) -> Run | None:
         """Make a move that needs no lease; None when the run is not in the move's state."""
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
         entering = self._entering(move, values, self._database.now(now))
-        with self._database.write_prepared(tx) as driver:
-            if not self._write(driver, move, entering, run_id):
+        with self._database.write_prepared(tx, tenant=tenant) as driver:
+            if not self._write(driver, move, entering, run_id, tenant=tenant):
                 return None
-            row = self._by_id.first(driver, {"id": run_id})
+            row = self._by_id.first(driver, {"id": run_id}, tenant)
         self._ring(tx)
         return self._record(*row)
 
     @made_again
-    def request_cancel(self, run_id: str, *, now: int | None = None, tx: Connection | None = None) -> Run | None:
+    def request_cancel(
+        self, run_id: str, *, tenant: str | None = None, now: int | None = None, tx: Connection | None = None
+    ) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
 
         Returns the run as it is now, whatever its state; None when there is none.
@@ -264,14 +266,14 @@ class SqlRuns(Generic[Run]):
         # The active key goes, so that the same request right after a cancel is a new run.
         instant = self._database.now(now)
         wish: dict[str, Any] = {"cancel_requested_at": instant, "active_key": None}
-        with self._database.write_prepared(tx) as driver:
+        with self._database.write_prepared(tx, tenant=tenant) as driver:
             for _ in range(CHANGES_MAX):
                 for move in self._at_once:
-                    if self._write(driver, move, self._entering(move, wish, instant), run_id):
+                    if self._write(driver, move, self._entering(move, wish, instant), run_id, tenant=tenant):
                         break
                 else:
-                    self._ask.changed(driver, wish | {"guard_id": run_id})
-                row = self._by_id.first(driver, {"id": run_id})
+                    self._ask.changed(driver, wish | {"guard_id": run_id}, tenant)
+                row = self._by_id.first(driver, {"id": run_id}, tenant)
                 if row is None or self.life.is_final(row.state) or row.cancel_requested_at is not None:
                     break  # Else it was running, then waiting, and each time the other was looked for.
             else:
@@ -358,13 +360,15 @@ class SqlRuns(Generic[Run]):
         """Runs, newest first; one more than ``query.limit`` when there is another page."""
         c = self._table.c
         wanted: Select[Any] = select(*self._columns)
-        for name in ("tenant", "account", "state", "dataset"):
+        if query.tenant is not None:
+            wanted = wanted.where(of(c, query.tenant))
+        for name in ("account", "state", "dataset"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(c[name] == value)
         if query.before is not None:
             wanted = wanted.where(tuple_(c.requested_at, c.id) < tuple_(*map(literal, query.before)))
         wanted = wanted.order_by(c.requested_at.desc(), c.id.desc()).limit(query.limit + 1)
-        with self._database.read(tx) as connection:
+        with self._database.read(tx, tenant=query.tenant) as connection:
             return [self._record(*row) for row in connection.execute(wanted)]
 
     # -- the one place where a state changes ---------------------------------------------------------
@@ -376,12 +380,13 @@ class SqlRuns(Generic[Run]):
         values: Mapping[str, Any],
         run_id: str,
         claim_no: int | None = None,
+        tenant: str | None = None,
     ) -> bool:
-        """Make one move under its guard: id, state, the fence where there is one, and the cancel."""
+        """Make one move under its guard: id, state, the fence where there is one, the cancel, and whose it is."""
         written = {**values, "state": str(move.target), "guard_id": run_id}
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
-        return self._writes[move.name].changed(driver, written)
+        return self._writes[move.name].changed(driver, written, tenant)
 
     def _ring(self, tx: Connection | None) -> None:
         if tx is None:  # Else the transaction rings when it is committed.

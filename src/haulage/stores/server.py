@@ -11,6 +11,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
 from haulage.stores.dialect import driver_words
@@ -46,11 +47,12 @@ class PollWatcher:
 
     descriptor = None
 
-    def __init__(self, engine: Engine) -> None:
-        """Ask with connections of the pool."""
+    def __init__(self, engine: Engine, progress: ColumnElement[int] | None = None) -> None:
+        """Ask with connections of the pool; ``progress`` counts that of every tenant, where we cannot see it all."""
         self._engine = engine
         held = select(func.coalesce(func.sum(exports.c.revision), 0)).where(in_state(exports, "running"))
-        self._question = select(func.coalesce(func.sum(pools.c.changes), 0), held.scalar_subquery())
+        counted = held.scalar_subquery() if progress is None else progress
+        self._question = select(func.coalesce(func.sum(pools.c.changes), 0), counted)
         self._seen: tuple[Any, ...] | None = None
         self._next = 0.0
 

@@ -50,6 +50,7 @@ class Sqlite:
     clock: ColumnElement[int] | None = None
     in_turn = True
     in_one = True
+    bounds = None
     makes_itself = True
     claimer = ClaimAlone  # read the candidate, then write it: nobody comes between
 
@@ -126,7 +127,7 @@ class Sqlite:
             record.dbapi_connection = pooled.dbapi_connection = None  # type: ignore[misc]
             raise
 
-    def begin(self, driver: DBAPIConnection) -> None:
+    def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes."""
         driver.cursor().execute("BEGIN IMMEDIATE")
 

@@ -11,6 +11,7 @@ from haulage.stores.directory.ended import Ended, Word, word_of
 from haulage.stores.directory.folder import Folder, Writing
 from haulage.stores.directory.leases import Leases
 from haulage.stores.directory.live import Live, RunFiles
+from haulage.stores.tenants import may
 
 Run = TypeVar("Run")
 TRIES = 3  # of a reader between whose looks a run is settled
@@ -68,7 +69,7 @@ class Rows(Generic[Run]):
 
         def wanted(word: Word) -> bool:
             return (
-                query.tenant in (None, word.tenant)
+                may(query.tenant, word)
                 and query.account in (None, word.account)
                 and query.state in (None, word.state)
                 and query.dataset in (None, word.dataset)

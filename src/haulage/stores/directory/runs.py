@@ -28,6 +28,7 @@ from haulage.stores.directory.patrol import Patrol
 from haulage.stores.directory.queue import Queue
 from haulage.stores.directory.rows import Rows, names_of
 from haulage.stores.entering import entering
+from haulage.stores.tenants import may
 
 Run = TypeVar("Run")
 SWEEP_LEASE_SECONDS = 15  # of a sweep that removes the bytes of a lost run
@@ -94,19 +95,18 @@ class DirectoryRuns(Generic[Run]):
                     raise
                 del tx.added[run_id]
 
-    def get(self, run_id: str, *, tx: Writing | None = None) -> Run | None:
+    def get(self, run_id: str, *, tenant: str | None = None, tx: Writing | None = None) -> Run | None:
         """The run of an id."""
-        if tx is not None and run_id in tx.added:
-            return tx.added[run_id]  # type: ignore[no-any-return]  # it was added as one
         with answered():
-            return self.rows.find(run_id, tx)
+            found = tx.added[run_id] if tx is not None and run_id in tx.added else self.rows.find(run_id, tx)
+            return found if may(tenant, found) else None
 
-    def find_active(self, active_key: str, *, tx: Writing | None = None) -> Run | None:
+    def find_active(self, active_key: str, *, tenant: str | None = None, tx: Writing | None = None) -> Run | None:
         """The active run of a key."""
         with answered():
             for run in self.rows.living(tx):
                 if run.active_key == active_key:
-                    found: Any = self.get(run.id, tx=tx)
+                    found: Any = self.get(run.id, tenant=tenant, tx=tx)
                     if found is not None and found.active_key == active_key:  # It may have ended meanwhile.
                         return found  # type: ignore[no-any-return]  # it was read as one
         return None
@@ -121,7 +121,7 @@ class DirectoryRuns(Generic[Run]):
         """How many runs wait, over all tenants or of one."""
         with answered():
             rows = self.rows.living(tx)
-        return sum(tenant in (None, row.tenant) for row in self._queue.waiting(rows))
+        return sum(may(tenant, row) for row in self._queue.waiting(rows))
 
     def drift(self) -> list[str]:
         """Where counters and runs differ: nowhere, as whatever is counted is counted from the runs."""
@@ -247,17 +247,26 @@ class DirectoryRuns(Generic[Run]):
     # -- moves without a lease ---------------------------------------------------------------------
 
     def move(
-        self, run_id: str, move: Move, values: Mapping[str, Any], *, now: int | None = None, tx: Writing | None = None
+        self,
+        run_id: str,
+        move: Move,
+        values: Mapping[str, Any],
+        *,
+        tenant: str | None = None,
+        now: int | None = None,
+        tx: Writing | None = None,
     ) -> Run | None:
         """Make a move that needs no lease; None when the run is not in the move's state."""
         assert move.lease is LeaseUse.NONE, f"{move.name} needs a lease"
         with answered(), self.folder.writing(tx) as writing:
             run = self.rows.find_live(run_id, writing)
-            if run is None or not self._allows(move, run):
+            if not may(tenant, run) or not self._allows(move, run):
                 return None
             return self._make(run, move, values, self.folder.now(now), writing)
 
-    def request_cancel(self, run_id: str, *, now: int | None = None, tx: Writing | None = None) -> Run | None:
+    def request_cancel(
+        self, run_id: str, *, tenant: str | None = None, now: int | None = None, tx: Writing | None = None
+    ) -> Run | None:
         """Record a cancel: a queued run is cancelled at once, a running one is asked to stop.
 
         Returns the run as it is now, whatever its state; None when there is none.
@@ -265,7 +274,7 @@ class DirectoryRuns(Generic[Run]):
         with answered(), self.folder.writing(tx) as writing:
             now = self.folder.now(now)
             run: Any = self.rows.find(run_id, writing)
-            if run is None:
+            if not may(tenant, run):
                 return None
             # The active key goes, so that the same request right after a cancel is a new run.
             wish = {"cancel_requested_at": now, "active_key": None}

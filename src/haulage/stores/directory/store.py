@@ -61,8 +61,8 @@ class DirectoryStore:
         return self.exports.live.keys(tx)
 
     @contextmanager
-    def begin(self) -> Iterator[Writing]:
-        """The right to write, to pass to the verbs.
+    def begin(self, *, tenant: str | None = None) -> Iterator[Writing]:
+        """The right to write, to pass to the verbs; each of them looks whose run it is.
 
         New runs and the keys that stand for them are written at the end, when nothing broke; every other verb writes
         at once, and what it wrote stays (there is no shared transaction: ``capabilities.transactions``).
@@ -113,6 +113,15 @@ class DirectoryStore:
             kept = opened("facts", read(self.path / FACTS)[0]).get("store_id")
             return "" if kept is None else f"{kept:016x}"
         return ""
+
+    one_tenant = False
+
+    def make_roles(self) -> None:
+        """There are none: whoever owns the folder."""
+        raise NotImplementedError
+
+    def role(self) -> None:
+        """None: a folder keeps no tenants apart by itself."""
 
     def quarantined(self) -> list[str]:
         """What was moved to ``quarantine`` because it was no record, a sentence each."""

@@ -226,8 +226,16 @@ def make_counters() -> None:
     program = Path(__file__).with_name(f"v0001_counters.{name}.sql").read_text()
     for statement in program.split("\n--\n")[1:] if name == "mariadb" else [program]:
         op.get_bind().execution_options(no_parameters=True).exec_driver_sql(statement.strip().removesuffix(";"))
+    if name == "postgresql":
+        keep_tenants_apart()
     pools = sa.table("run_pools", *(sa.column(each) for each in ("flow", "stored_bytes", "reserved_bytes", "changes")))
     op.bulk_insert(pools, [{"flow": "exports", "stored_bytes": 0, "reserved_bytes": 0, "changes": 0}])
+
+
+def keep_tenants_apart() -> None:
+    """Row-level security."""
+    program = Path(__file__).with_name("v0001_tenants.postgresql.sql").read_text()
+    op.get_bind().execution_options(no_parameters=True).exec_driver_sql(program)
 
 
 def downgrade() -> None:
@@ -239,7 +247,8 @@ def downgrade() -> None:
     for table in ("tenant_gates", "run_pools"):
         op.drop_table(table)
     if op.get_context().dialect.name == "postgresql":
-        op.execute("drop function exports_counted()")
+        functions = "exports_counted(), exports_place(text), exports_progress(), exports_no_tenant()"
+        op.execute(f"drop function {functions}")
     else:
         for name in ("came", "went", "worked", "took"):
             op.execute(f"drop procedure exports_{name}")
