@@ -14,9 +14,14 @@ from tests.conformance.cases import STORES, Case
 from tests.conformance.conftest import make_folder
 from tests.servers import pgbouncer
 
+from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import LeaseLost, Pulse
+from haulage.core.ports import Query
+from haulage.core.progress import Progress
 from haulage.flows import FLOWS
+from haulage.stores import open_store
 from haulage.stores.server import PollWatcher
+from haulage.stores.tenants import RUNTIME
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +38,11 @@ class Pooled:
 
     def done(self):
         self._direct.done(self.direct)
+
+    def as_role(self, role):
+        """The same store through the proxy, entered as another role."""
+        place = self._direct.as_role(self.direct, role)
+        return self._direct.through(place, pgbouncer.proxy().port) + "?proxy=transaction"
 
 
 @pytest.fixture
@@ -104,3 +114,48 @@ def test_more_clients_than_the_proxy_has_connections_take_their_turns(case):
 
     assert [] == failed
     assert sorted(runs) == sorted(claimed)
+
+
+def test_a_tenant_is_handed_to_nobody_with_the_connection(case):
+    """Twelve doors of three tenants on three connections: each sees its own runs, and who forgets to say sees none."""
+    runs = {tenant: {case.add(tenant).id for _ in range(2)} for tenant in ("north", "south", "west")}
+    wrong = []
+    web = open_store(case.opener.as_role(RUNTIME), case.limits)
+
+    def look(tenant):
+        for number in range(8):
+            if number % 2:
+                seen = {run.id for run in web.exports.list(Query(tenant=tenant))}
+            else:
+                with web.begin(tenant=tenant) as tx:
+                    seen = {run.id for run in web.exports.list(Query(), tx=tx)}
+            if seen != runs[tenant]:
+                wrong.append((tenant, seen))
+            try:
+                wrong.append(web.exports.list(Query()))
+            except StoreUnavailable as problem:
+                assert "no tenant is set" in str(problem)  # noqa: PT017 - of many threads
+
+    threads = [threading.Thread(target=look, args=(tenant,)) for tenant in runs for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    web.close()
+
+    assert [] == wrong
+
+
+def test_a_web_for_one_tenant_is_told_of_the_progress_of_builds(case):
+    """It sees no run without a tenant, so the database counts for it."""
+    held = case.hold()
+    web = open_store(case.opener.as_role(RUNTIME), case.limits)
+    watcher = web.watch()
+    assert watcher.changed()
+    case.beat(held, Progress("writing", 1, None))
+    give_up = time.monotonic() + 10
+    while not (told := watcher.changed()) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    web.close()
+
+    assert told

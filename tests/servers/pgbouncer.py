@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.servers import postgresql
 from tests.servers.starting import NOBODY, free_port, make_folder, missing, runs_as, start
 
+from haulage.stores.tenants import RUNTIME, WORKER
+
 SETTINGS = """
 [databases]
 * = host=127.0.0.1 port={server}
@@ -35,7 +37,7 @@ class PgBouncer:
     def __init__(self, program: str):
         folder = make_folder("pgbouncer")
         self.port = free_port()
-        self._write(folder / "users", '"postgres" ""\n')
+        self._write(folder / "users", "".join(f'"{name}" ""\n' for name in ("postgres", RUNTIME, WORKER)))
         self._write(folder / "log", "")
         self._write(folder / "ini", SETTINGS.format(server=postgresql.server().port, port=self.port, folder=folder))
         start([program, folder / "ini"], signal.SIGKILL, self._answers, folder / "log")

@@ -11,13 +11,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.stores import tenants
 from haulage.stores.database import Database
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, pools, workers
-from haulage.stores.tenants import of
 
 
 def _sums() -> list[ColumnElement[int]]:
@@ -76,7 +76,8 @@ class ExportRows(SqlRuns[ExportRun]):
     def storage(self, tenant: str, *, tx: Connection | None = None) -> Storage:
         """Bytes of finished files (also while they wait for removal) and bytes reserved."""
         o = exports.alias("o")
-        own = select(func.coalesce(func.sum(o.c.stored_bytes), 0)).where(o.c.stored_bytes.is_not(None), of(o.c, tenant))
+        mine = (o.c.stored_bytes.is_not(None), tenants.of(o.c, tenant))
+        own = select(func.coalesce(func.sum(o.c.stored_bytes), 0)).where(*mine)
         # Those of the others are not for a tenant to see, but their sum is.
         counted = self._database.dialect.capabilities.counters
         figures = [pools.c.stored_bytes.label("stored_all"), pools.c.reserved_bytes.label("reserved_all")]

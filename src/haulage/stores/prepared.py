@@ -15,8 +15,8 @@ from sqlalchemy import Dialect, Select, Table, Update, UpdateBase, bindparam
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from haulage.stores import tenants
 from haulage.stores.dialect import Now
-from haulage.stores.tenants import OF_TENANT, of
 
 Statement = Select[Any] | UpdateBase
 Names = tuple[tuple[str, bool], ...]  # of what a statement is run with, and which of it is the database's own now
@@ -82,19 +82,19 @@ class PerTenant:
     def __init__(self, table: Table, dialect: Dialect, build: Callable[[], Any]) -> None:
         """Build neither before it is first run."""
         self._every = Prepared(build, dialect)
-        self._one = Prepared(lambda: build().where(of(table.c, bindparam(OF_TENANT))), dialect)
+        self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), dialect)
 
     def changed(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> bool:
         """Run it and say whether it changed a row."""
         if tenant is None:
             return self._every.changed(driver, values)
-        return self._one.changed(driver, {**values, OF_TENANT: tenant})
+        return self._one.changed(driver, {**values, tenants.OF_TENANT: tenant})
 
     def first(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> Any:
         """Run it and read its row, or None when there is none."""
         if tenant is None:
             return self._every.first(driver, values)
-        return self._one.first(driver, {**values, OF_TENANT: tenant})
+        return self._one.first(driver, {**values, tenants.OF_TENANT: tenant})
 
 
 @dataclass(frozen=True, slots=True)

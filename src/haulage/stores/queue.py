@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 
 from haulage.core.lifecycle import Move
+from haulage.stores import tenants
 from haulage.stores.tables import gates
-from haulage.stores.tenants import of
 
 
 def in_state(table: Any, state: str) -> ColumnElement[bool]:
@@ -109,7 +109,7 @@ class Queue:
             gated = select(func.coalesce(func.sum(gates.c.queued), 0))
             return gated.where(gates.c.flow == self._table.name, gates.c.queued > 0)
         wanted = select(func.count()).select_from(self._table).where(in_state(self._table, self._waits))
-        return wanted if tenant is None else wanted.where(of(self._table.c, tenant))
+        return wanted if tenant is None else wanted.where(tenants.of(self._table.c, tenant))
 
     def placed(self) -> Select[Any]:
         """The same, counted by the database itself for one who does not see the others in the queue (tenants.py)."""

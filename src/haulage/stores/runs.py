@@ -43,6 +43,7 @@ from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import Query, Terms
 from haulage.core.progress import Progress
+from haulage.stores import tenants
 from haulage.stores.claims import Admission
 from haulage.stores.counters import drift
 from haulage.stores.database import Database, made_again
@@ -51,7 +52,6 @@ from haulage.stores.entering import entering
 from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
 from haulage.stores.prepared import PerTenant
 from haulage.stores.queue import Queue
-from haulage.stores.tenants import of
 
 
 class Kept(Protocol):
@@ -361,7 +361,7 @@ class SqlRuns(Generic[Run]):
         c = self._table.c
         wanted: Select[Any] = select(*self._columns)
         if query.tenant is not None:
-            wanted = wanted.where(of(c, query.tenant))
+            wanted = wanted.where(tenants.of(c, query.tenant))
         for name in ("account", "state", "dataset"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(c[name] == value)

@@ -9,10 +9,10 @@ from typing import Any
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Presence, Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun, S
+from haulage.stores import tenants
 from haulage.stores.directory.folder import Folder, Writing, answered
 from haulage.stores.directory.runs import DirectoryRuns
 from haulage.stores.entering import RELEASED, admitted
-from haulage.stores.tenants import of
 
 UNKEPT = (S.EXPIRED, S.FAILED, S.CANCELLED)  # states that promise no bytes
 PROVABLE = ("artifact_key", "bytes", "sha256", "expires_at", "complete")  # what a ready run must have
@@ -56,7 +56,7 @@ class DirectoryExports(DirectoryRuns[ExportRun]):
         with answered():
             rows = self.rows.living(tx)
         stored, reserved = _sums(rows)
-        return Storage(stored, reserved, sum(row.stored_bytes or 0 for row in rows if of(row, tenant)))
+        return Storage(stored, reserved, sum(row.stored_bytes or 0 for row in rows if tenants.of(row, tenant)))
 
     def running(self) -> int:
         """How many runs are worked on, over all tenants."""

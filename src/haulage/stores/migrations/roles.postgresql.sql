@@ -13,18 +13,25 @@ declare
 begin
     foreach called in array array['haulage_runtime', 'haulage_worker', 'haulage_routing'] loop
         if not exists (select from pg_roles where rolname = called) then
-            execute format('create role %I login nosuperuser nobypassrls nocreatedb nocreaterole noreplication', called);
+            begin
+                execute format('create role %I login', called);
+            exception when insufficient_privilege then
+                raise exception '% may make no roles; let one who may run: create role % login; then run this again',
+                    current_user, called;
+            end;
         end if;
         if exists (select from pg_roles where (rolsuper or rolbypassrls or rolcreaterole or rolname = owner)
             and pg_has_role(called, oid, 'member')) then
-            raise exception 'the role % is, or can become, a superuser, the owner of the tables, or one who creates roles or passes '
-                'row security by; take that from it, then run this again', called;
+            raise exception 'the role % is, or can become, a superuser, the owner of the tables, or one who creates roles '
+                'or passes row security by; take that from it, then run this again', called;
         end if;
         execute format('revoke all on all tables in schema %I from %I', place, called);
         execute format('grant usage on schema %I to %I', place, called);
     end loop;
-    if pg_has_role('haulage_worker', 'haulage_runtime', 'member') or pg_has_role('haulage_runtime', 'haulage_worker', 'member') then
-        raise exception 'one of haulage_runtime and haulage_worker is a member of the other; take that from it, then run this again';
+    if pg_has_role('haulage_worker', 'haulage_runtime', 'member')
+        or pg_has_role('haulage_runtime', 'haulage_worker', 'member') then
+        raise exception 'one of haulage_runtime and haulage_worker is a member of the other; take that from it, '
+            'then run this again';
     end if;
 
     execute format('alter policy exports_all_or_one on exports to %I, haulage_worker', owner);
