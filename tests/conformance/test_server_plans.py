@@ -150,7 +150,7 @@ def test_every_question_reads_what_it_answers_and_no_more(full, monkeypatch, sta
         for name, ask in OF_A_TENANT.items():
             found[f"{name}, for a tenant"] = read_by(full, ask, monkeypatch, web, of_one)
 
-    assert dict.fromkeys(found, []) == {name: scanned for name, (_, scanned) in found.items()}
+    assert {name: [] for name in found} == {name: scanned for name, (_, scanned) in found.items()}
     assert {} == {name: rows for name, (rows, _) in found.items() if rows > ROWS_MOST}
 
 

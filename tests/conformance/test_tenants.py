@@ -140,3 +140,4 @@ def test_what_a_tenant_hears_of_the_others_are_numbers(case):
 
     assert (4, 1_000, 3) == everybody
     assert everybody == alone
+    assert [int] * 3 == [type(figure) for figure in (*everybody[:2], case.runs.storage("south").tenant_bytes)]

@@ -1,4 +1,4 @@
-"""A web that is let in for one tenant at a time, and a worker for all of them, on one PostgreSQL: the whole way of a file.
+"""A web that is let in for one tenant at a time, and a worker for all of them: the whole way of a file on PostgreSQL.
 
 And the command line: who makes the roles, and what `doctor` says of whoever comes in.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from starlette.testclient import TestClient
 from tests.conformance.cases import STORES
 from tests.servers.openers import OWNER
 from tests.stories.terminal import CONFIGURATION, Terminal, until
@@ -20,7 +21,7 @@ from haulage.stores.tenants import ROUTING, RUNTIME, WORKER
 
 pytestmark = pytest.mark.slow
 
-AMINA = Requester("default", "amina")
+AMINA = Requester("default", "amina", session="amina")
 BEN = Requester("other", "ben")
 ROOT = Requester("default", "root", frozenset({"*"}))
 
@@ -125,6 +126,29 @@ def test_the_operator_of_a_web_for_one_tenant_sees_that_tenant(web):
         web.supervisor()
 
 
+def test_the_web_of_one_tenant_answers_everybody_and_leaves_the_sweep_to_workers(web, monkeypatch):
+    """As HTTP: the same answers for a run of another tenant and for one that never was; nothing for all tenants."""
+    until(lambda: web.store.workers.claiming(15))
+    monkeypatch.setattr(Haulage, "sweeper", lambda _self: pytest.fail("it does not know what is due"))
+    people = {"amina": AMINA, "ben": BEN, "root": ROOT}
+    app = web.asgi(authenticate=lambda request: people.get(request.headers.get("who")))
+    with TestClient(app, base_url="http://localhost", headers={"who": "amina"}) as client:
+        asked = client.post("/exports", json={"dataset": "orders"})
+        mine = asked.headers["location"]
+        own = [client.get(path).status_code for path in (mine, "/exports", "/storage", "/health/ready")]
+        client.headers["who"] = "ben"
+        foreign, unknown = client.get(mine), client.get(f"{mine[:-4]}0000")
+        listed = client.get("/exports").json()["items"]
+        client.headers["who"] = "root"
+        paths = ("/exports", "/exports?everyone=true", "/workers", "/metrics")
+        operators = [client.get(path).status_code for path in paths]
+
+    assert (202, [200, 200, 200, 200]) == (asked.status_code, own)
+    assert (404, []) == (foreign.status_code, listed)
+    assert (foreign.status_code, foreign.json()["code"]) == (unknown.status_code, unknown.json()["code"])
+    assert [200, 403, 503, 503] == operators
+
+
 # -- the command line -----------------------------------------------------------------------------------
 
 
@@ -159,7 +183,9 @@ def tenants_of(out):
 def test_commands_of_a_worker_say_what_to_connect_as(terminal, opener):
     terminal.run("migrate", "up", "--roles")
     environ = {"HAULAGE_STORE": opener.as_role(terminal.place, RUNTIME)}
-    answers = [terminal.run(*words, **environ) for words in (["sweep"], ["export", "orders", "-o", "x.csv"], ["worker"])]
+    answers = [
+        terminal.run(*words, **environ) for words in (["sweep"], ["export", "orders", "-o", "x.csv"], ["worker"])
+    ]
 
     assert [True] * 3 == [answer.code != 0 for answer in answers]
     assert [] == [answer.err for answer in answers if "haulage_worker" not in answer.err]

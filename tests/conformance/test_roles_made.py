@@ -1,0 +1,149 @@
+"""Stores that are entered as each role, and how the roles are made, made again, refused, and taken away."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+from tests.conformance import entered
+from tests.conformance.cases import KITS, NOW, STORES
+from tests.conformance.conftest import make_folder
+from tests.servers import postgresql
+from tests.servers.openers import OWNER
+
+from haulage.artifacts.local import LocalArtifacts
+from haulage.core.errors import StoreUnavailable
+from haulage.core.ports import Query
+from haulage.exports.expire import ExportSweep
+from haulage.flows import FLOWS
+from haulage.stores.open import open_store
+from haulage.stores.tenants import ROUTING, RUNTIME, WORKER
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def house():
+    with entered.house() as made:
+        yield made
+
+
+# -- stores that are entered as each of them ---------------------------------------------------------------
+
+
+def test_who_acts_for_one_tenant_neither_claims_nor_sweeps(house):
+    """What it cannot see it must not take for gone: a sweep that sees no row would remove every file."""
+    with make_folder() as folder, house.opened(RUNTIME) as store:
+        artifacts = LocalArtifacts(folder / "artifacts")
+        artifacts.prepare()
+        artifacts.begin(f"{house.runs['south', 'running']}.1").joinpath("part").write_bytes(b"half")
+        keys = artifacts.keys()
+        sweep = ExportSweep(store, artifacts, house.case.limits, lambda _event: None)
+        acts = {
+            "sweep": lambda: sweep.pass_once(now=house.case.now),
+            "orphans": lambda: sweep._remove_orphans(None),
+            "claim": lambda: store.exports.claim(house.case.terms()),
+            "list": lambda: store.exports.list(Query()),
+            "tally": store.exports.tally,
+            "get": lambda: store.exports.get(house.runs["north", "ready"]),
+        }
+        for act in acts.values():
+            with pytest.raises(StoreUnavailable):
+                act()
+
+        assert 1 == len(keys)
+        assert keys == artifacts.keys()
+        assert store.one_tenant
+        assert store.exports.get(house.runs["north", "ready"], tenant="north") is not None
+
+
+def test_a_store_knows_as_whom_it_is_entered(house):
+    roles = {}
+    for name in (RUNTIME, WORKER, OWNER, "postgres"):
+        with house.opened(name) as store:
+            roles[name] = store.role()
+
+    assert [RUNTIME, WORKER, OWNER, "postgres"] == [role.name for role in roles.values()]
+    assert [False, False, False, True] == [role.passes_by for role in roles.values()]
+    assert [False, False, True, True] == [role.owns for role in roles.values()]
+    assert [True, False, False, False] == [role.one_tenant for role in roles.values()]
+    assert {(True, True)} == {(role.forced, role.roles) for role in roles.values()}
+
+
+# -- making them --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned():
+    """A new store of an owner who is no superuser, with its tables and no roles."""
+    opener = STORES["postgresql"]
+    with closing(open_store(opener.new(), migrate_new=False)) as store:
+        store.migrate()
+        yield store
+
+
+def test_without_roles_the_owner_works_for_all_and_acts_for_one(owned):
+    """Row security is forced: it binds the owner too, once a transaction has a tenant."""
+    kit = KITS[FLOWS[0].name]
+    runs = [kit.new(tenant=tenant, requested_at=NOW) for tenant in ("north", "south")]
+    for run in runs:
+        owned.exports.add(run)
+
+    assert not owned.role().roles
+    assert 2 == len(owned.exports.list(Query()))
+    assert runs[0] == owned.exports.get(runs[0].id, tenant="north")
+    with owned.begin(tenant="south") as tx:
+        assert owned.exports.get(runs[0].id, tx=tx) is None
+        assert 2 == owned.exports.waiting(tx=tx)
+
+
+def test_roles_that_are_made_again_are_brought_to_what_they_may_do(owned):
+    owned.make_roles()
+    name = owned.url.rpartition("/")[2]
+    before = rights(name)
+    postgresql.server().execute(name, f"grant delete on exports to {RUNTIME}; grant select on sessions to {ROUTING}")
+    meddled = rights(name)
+    owned.make_roles()
+
+    assert before != meddled
+    assert before == rights(name)
+
+
+def rights(database):
+    acl = "select relname, relacl::text from pg_class where relnamespace = 'public'::regnamespace order by 1"
+    columns = "select attrelid::regclass::text, attname, attacl::text from pg_attribute where attacl is not null"
+    policies = "select polrelid::regclass::text, polname, polroles::text from pg_policy order by 1, 2"
+    return [sorted(postgresql.server().execute(database, sql), key=str) for sql in (acl, columns, policies)]
+
+
+@pytest.mark.parametrize(
+    ("meddle", "mend"),
+    [
+        (f"alter role {ROUTING} bypassrls", f"alter role {ROUTING} nobypassrls"),
+        (f"grant postgres to {WORKER}", f"revoke postgres from {WORKER}"),
+        (f"grant {RUNTIME} to {WORKER}", f"revoke {RUNTIME} from {WORKER}"),
+    ],
+)
+def test_a_role_that_could_pass_row_security_by_is_refused(owned, house, meddle, mend):
+    server = postgresql.server()
+    server.execute("postgres", meddle)
+    try:
+        with pytest.raises(StoreUnavailable, match="take that from it"):
+            owned.make_roles()
+    finally:
+        server.execute("postgres", mend)
+    assert not owned.role().roles
+    owned.make_roles()
+
+
+def test_down_takes_policies_and_functions_away_and_up_brings_them_back(owned):
+    owned.make_roles()
+    owned.migrate("base")
+    name = owned.url.rpartition("/")[2]
+    ours = "select proname from pg_proc where pronamespace = 'public'::regnamespace"
+    left = postgresql.server().execute(name, f"select polname from pg_policy union all {ours}")
+    owned.migrate()
+    owned.make_roles()
+
+    assert [] == left
+    assert owned.role().roles
