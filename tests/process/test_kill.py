@@ -52,7 +52,7 @@ def test_the_run_of_a_killed_supervisor_is_failed_by_the_next_worker(house, data
 
     ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
     assert ("failed", "worker_lost", 1) == (ended.state, ended.failure_code, ended.attempts)
-    assert next_worker.events("RunSettled")
+    next_worker.wait_for("RunSettled", run=run)
     house.assert_nothing_left()
 
 
