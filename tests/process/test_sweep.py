@@ -173,7 +173,8 @@ def test_a_file_that_is_not_the_one_promised_is_reported_lost_and_its_run_correc
         house.exports.open_file(AMINA, run.id)
 
     assert "artifact_lost" == refused.value.code
-    assert ("failed", "artifact_lost") == (house.get(run.id).state, house.get(run.id).failure_code)
+    lost = house.get(run.id)
+    assert ("failed", "artifact_lost", None) == (lost.state, lost.failure_code, lost.expires_at)
     house.sweep()
     house.assert_nothing_left()
     if how == "a link":
