@@ -68,7 +68,7 @@ class Story:
         (folder / "at once").touch()
         self._begin(folder, count)
         for word in ("ask", "claim"):
-            until(lambda word=word: len(list(folder.glob(f"{word}-*"))) == count, 20)
+            until(lambda word=word: len(list(folder.glob(f"{word}-*"))) == count)
             if word == "ask":  # They are open, and were told that the volume is good.
                 (folder / "rules.new").write_text("\n".join(rules))
                 (folder / "rules.new").rename(folder / "rules")
