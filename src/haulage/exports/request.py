@@ -29,7 +29,7 @@ from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
-LOST = {"failure_code": "artifact_lost"}
+LOST = {"failure_code": "artifact_lost", "expires_at": None}
 FILES_RETRY_SECONDS = 2  # told to one who comes while the place of files does not answer
 
 
