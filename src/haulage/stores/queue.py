@@ -46,7 +46,7 @@ def still_in(table: Any, state: str) -> ColumnElement[bool]:
     The partial index of a state holds the id too, and seems small to a planner without statistics: it was read from
     end to end for one row, with every run that waits in it.
     """
-    return table.c.state.concat(literal_column("''")) == literal_column(f"'{state}'")
+    return table.c.state.concat(literal_column("''")) == literal_column(f"'{state}'")  # type: ignore[no-any-return]
 
 
 class Queue:
