@@ -59,6 +59,8 @@ def migrate(action: str, yes: bool, roles: bool, config: Path, as_json: bool) ->
         print_json({"version": schema.version, "wanted": schema.wanted, "min_worker": schema.min_worker})
     else:
         tell(f"schema {schema.version or 'none'}, this version works with {schema.wanted}")
+    if roles:
+        say("haulage_runtime, haulage_worker and haulage_routing may do what they need; new ones have no password yet")
     if action == "status" and behind:
         say("run: haulage migrate up")
         return FAILED

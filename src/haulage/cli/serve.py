@@ -14,7 +14,7 @@ import click
 
 from haulage.cli.opening import need_web, opened
 from haulage.cli.serving import WorkerProcess, address_of, listen, once_attended, serve_web
-from haulage.cli.terminal import DONE, example, print_json, say, shared
+from haulage.cli.terminal import DONE, Fault, example, print_json, say, shared
 
 GOODBYE_SECONDS = 20  # answers under way may take so long after a signal; a longer download begins again
 
@@ -102,6 +102,8 @@ def up(host: str | None, port: int | None, lanes: str | None, config: Path, as_j
     count = lanes_of(lanes)
     with opened(config, level=logging.INFO) as haul:
         settings = haul.settings
+        if haul.store.one_tenant:  # else its worker would be started again and again
+            raise Fault("this role acts for one tenant at a time; run: haulage serve, and a worker as haulage_worker")
         listener = listen(host or settings.host, settings.port if port is None else port)
         process = WorkerProcess(config, count)
         process.start()
