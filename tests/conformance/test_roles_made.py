@@ -100,13 +100,17 @@ def test_without_roles_the_owner_works_for_all_and_acts_for_one(owned):
 def test_roles_that_are_made_again_are_brought_to_what_they_may_do(owned):
     owned.make_roles()
     name = owned.url.rpartition("/")[2]
+    hosts = f"create table of_the_host (a int); grant select on of_the_host to {RUNTIME}"
+    postgresql.server().execute(name, hosts)  # A table beside ours is not ours to take rights from.
     before = rights(name)
-    postgresql.server().execute(name, f"grant delete on exports to {RUNTIME}; grant select on sessions to {ROUTING}")
+    more = f"grant delete on exports to {RUNTIME}; grant select on sessions to {ROUTING}"
+    postgresql.server().execute(name, f"{more}; grant select (plan) on exports to {ROUTING}")
     meddled = rights(name)
     owned.make_roles()
 
     assert before != meddled
     assert before == rights(name)
+    assert [RUNTIME] == [RUNTIME for table, acl in before[0] if table == "of_the_host" and RUNTIME in acl]
 
 
 def rights(database):

@@ -22,10 +22,11 @@ begin
         end if;
         if exists (select from pg_roles where (rolsuper or rolbypassrls or rolcreaterole or rolname = owner)
             and pg_has_role(called, oid, 'member')) then
-            raise exception 'the role % is, or can become, a superuser, the owner of the tables, or one who creates roles '
-                'or passes row security by; take that from it, then run this again', called;
+            raise exception 'the role % is, or can become, a superuser, the owner of the tables, or one who creates '
+                'roles or passes row security by; take that from it, then run this again', called;
         end if;
-        execute format('revoke all on all tables in schema %I from %I', place, called);
+        execute format('revoke all on exports, idempotency_keys, sessions, workers, haulage_facts, tenant_gates, '
+            'run_pools from %I', called);
         execute format('grant usage on schema %I to %I', place, called);
     end loop;
     if pg_has_role('haulage_worker', 'haulage_runtime', 'member')
@@ -60,7 +61,7 @@ grant select on run_pools to haulage_runtime, haulage_worker;
 grant update on run_pools to haulage_worker;
 grant execute on function exports_place(text), exports_progress() to haulage_runtime, haulage_worker;
 
--- Every door locks the row of admission, and `doctor` writes one of its own; which workers may claim is the owner's to say.
+-- Every door locks the row of admission, and `doctor` writes one of its own; which workers may claim says the owner.
 grant select, insert, delete on haulage_facts to haulage_runtime, haulage_worker;
 grant update (value) on haulage_facts to haulage_runtime, haulage_worker;
 alter table haulage_facts enable row level security;
@@ -71,5 +72,7 @@ drop policy if exists haulage_facts_tidied on haulage_facts;
 create policy haulage_facts_read on haulage_facts for select to haulage_runtime, haulage_worker using (true);
 create policy haulage_facts_locked on haulage_facts for update to haulage_runtime, haulage_worker
     using (name = 'admission') with check (name = 'admission');
-create policy haulage_facts_tried on haulage_facts for insert to haulage_runtime, haulage_worker with check (name = 'check');
-create policy haulage_facts_tidied on haulage_facts for delete to haulage_runtime, haulage_worker using (name = 'check');
+create policy haulage_facts_tried on haulage_facts for insert to haulage_runtime, haulage_worker
+    with check (name = 'check');
+create policy haulage_facts_tidied on haulage_facts for delete to haulage_runtime, haulage_worker
+    using (name = 'check');
