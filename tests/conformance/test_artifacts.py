@@ -20,7 +20,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
 def artifacts(request):
     made = KINDS[request.param](request)
     made.prepare()
