@@ -20,7 +20,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
+@pytest.fixture(params=[pytest.param(kind, marks=() if kind == "folder" else pytest.mark.slow) for kind in KINDS])
 def artifacts(request):
     made = KINDS[request.param](request)
     made.prepare()
