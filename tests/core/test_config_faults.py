@@ -275,10 +275,18 @@ def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
         ("postgresql://db", "it names no database"),
         ("mariadb://db/?ssl=yes", "it names no database"),
         ("postgresql+asyncpg://db/haulage", "this driver is not used; write mariadb or postgresql://"),
+        ("postgres://db/haulage", 'write "postgresql://user@host/database"'),
+        ("mysql+pymysql://db/haulage", 'write "mariadb://user@host/database"'),
     ],
 )
 def test_a_server_that_cannot_be_used_is_told(write, store, why):
     assert why in only_fault(write(f'store = "{store}"\n' + SMALLEST))
+
+
+def test_a_password_that_was_not_written_as_a_url_has_it_is_not_shown(write):
+    fault = only_fault(write('store = "postgres://amina:pa@ss:wo@rd@db/haulage"\n' + SMALLEST))
+
+    assert "postgres://***@db/haulage" in fault
 
 
 @pytest.mark.parametrize("store", ["postgresql://amina@db/haulage?proxy=transaction", "mariadb+pymysql://db:3307/h"])

@@ -24,6 +24,7 @@ from haulage.core.requester import Requester
 STORE_DEFAULT = "sqlite:///haulage.db"
 DRIVERLESS = ("postgresql", "mariadb")
 SERVERS = (*DRIVERLESS, "postgresql+psycopg", "mariadb+pymysql")
+MISNAMED = {"postgres": "postgresql", "mysql": "mariadb"}  # as other programs have them
 ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
@@ -119,6 +120,10 @@ def _store(top: Table, places: Places) -> str:
         if not url.removeprefix("directory:").strip("/") or "?" in url:
             top.faults.wrong("store", url, 'names no folder; write "directory:///srv/haulage"')
         return absolute(url, places.folder)
+    if scheme.partition("+")[0] in MISNAMED:
+        why = f'is no store of this version; write "{MISNAMED[scheme.partition("+")[0]]}://user@host/database"'
+        top.faults.wrong("store", url, why)
+        return url
     if scheme.partition("+")[0] not in DRIVERLESS:
         return _place(top, "store", places, STORE_DEFAULT)
     if scheme not in SERVERS:
