@@ -253,6 +253,22 @@ def test_every_entry_of_the_secrets_is_judged(write):
     ]
 
 
+@pytest.mark.parametrize("table", ["operator", "keys.amina"])
+@pytest.mark.parametrize("key", ["tenant", "account"])
+def test_a_tenant_or_account_is_no_longer_than_every_store_keeps(write, table, key):
+    hash_ = f'hash = "{HASH}"\n' if table == "keys.amina" else ""
+    fault = only_fault(write(f'{SMALLEST}[{table}]\n{hash_}{key} = "{"ä" * 201}"\n'))
+    longest = load(write(f'{SMALLEST}[{table}]\n{hash_}{key} = "{"ä" * 200}"\n'), {})
+
+    assert fault.startswith(f"{table}.{key} = ")
+    assert "is not text of at most 200 characters" in fault
+    assert "ä" * 200 in (
+        longest.operator.tenant,
+        longest.operator.account,
+        *[text for kept in longest.keys.values() for text in (kept.tenant, kept.account)],
+    )
+
+
 def test_a_hash_belongs_to_one_key(write):
     text = f'[keys.a]\nhash = "{HASH}"\n[keys.b]\nhash = "{HASH}"\n'
 
