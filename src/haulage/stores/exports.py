@@ -86,7 +86,7 @@ class ExportRows(SqlRuns[ExportRun]):
             wanted = wanted.where(pools.c.flow == exports.name)
         with self._database.read(tx, tenant=tenant) as connection:
             row = connection.execute(wanted).one()
-        return Storage(int(row.stored_all), int(row.reserved_all), int(row.own))  # a sum may be a decimal
+        return Storage(*map(int, row))  # PostgreSQL and MariaDB add integers to a decimal
 
     def running(self) -> int:
         """How many runs are worked on, over all tenants."""
