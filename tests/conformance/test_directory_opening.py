@@ -231,7 +231,7 @@ def test_a_store_that_was_opened_before_a_fork_is_used_by_both(case):
     if child == 0:
         try:
             os.close(tell)
-            alive = not case.runs.leases.is_dead(case.get(held.id))  # before the parent can see the run below, and close
+            alive = not case.runs.leases.is_dead(case.get(held.id))  # before the parent sees what is added, and closes
             case.add(id="of-the-child")
             os.read(told, 1)  # until the parent has seen it
             os._exit(0 if alive else 1)

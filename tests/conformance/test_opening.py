@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.cases import STORES
 from tests.conformance.processes import open_once_more, together
 from tests.promises import NotPromised
+from tests.servers.openers import OWNER
 
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.stores.open import Schema, dialect_of, open_store
@@ -222,7 +223,7 @@ def test_a_password_may_hold_every_character(kind, password):
 def test_options_of_the_url_reach_postgresql_beside_ours():
     opener = STORES["postgresql"]
     url = opener.new()
-    opener.execute(url, "create schema ours")
+    opener.execute(url, f"create schema ours authorization {OWNER}")
 
     with closing(open_store(f"{url}?options=-c%20search_path%3Dours", migrate_new=False)) as store:
         store.migrate()

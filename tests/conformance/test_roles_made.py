@@ -140,6 +140,27 @@ def test_a_role_that_could_pass_row_security_by_is_refused(owned, house, meddle,
     owned.make_roles()
 
 
+def test_a_store_in_a_schema_of_its_own_has_its_roles_there():
+    """What the functions and triggers mean is pinned to where the tables are."""
+    opener = STORES["postgresql"]
+    place = opener.new()
+    opener.execute(place, f"create schema ours authorization {OWNER}")
+    url = f"{place}?options=-c%20search_path%3Dours"
+    with closing(open_store(url, migrate_new=False)) as store:
+        store.migrate()
+        store.make_roles()
+    run = KITS[FLOWS[0].name].new(tenant="north", requested_at=NOW)
+    with (
+        closing(open_store(opener.as_role(url, RUNTIME))) as web,
+        closing(open_store(opener.as_role(url, WORKER))) as worker,
+    ):
+        web.exports.add(run)
+        place = web.exports.queue_position(run), web.exports.get(run.id, tenant="south")
+        drift = worker.exports.drift()
+
+    assert ((1, None), []) == (place, drift)
+
+
 def test_down_takes_policies_and_functions_away_and_up_brings_them_back(owned):
     owned.make_roles()
     owned.migrate("base")
