@@ -103,12 +103,13 @@ class ExportSweep:
         for move in (ExportLife.bury, ExportLife.lose, ExportLife.overrun, ExportLife.halt):
             for run in self._store.exports.sweep(move, {}, worker=self._id, now=now):
                 self._take_over(run, move, report, now)
-        self._remove_unkept(report)
-        self._remove_orphans(report)
         report.removed_rows = self._store.exports.remove(now=now)
         self._store.keys.forget(now=now)
         self._store.sessions.forget(now=now)
         self._store.workers.forget(PRESENCE_KEPT_SECONDS, now=now)
+        # Last, as a place of bytes that does not answer is waited for.
+        self._remove_unkept(report)
+        self._remove_orphans(report)
         return report
 
     def _swept(self, move: Move, values: dict[str, Any], now: int | None) -> int:
