@@ -213,7 +213,7 @@ def test_more_than_one_page_of_uploads_is_listed(artifacts, place, monkeypatch):
     artifacts.keys()
     for number in range(7):
         place.server.client.create_multipart_upload(Bucket=BUCKET, Key=f"{place.prefix}files/run.{number}")
-    client = artifacts._bucket._client()
+    client = artifacts._bucket._client(5)
     asked, list_uploads = [], client._make_api_call
 
     def small_pages(operation, arguments):

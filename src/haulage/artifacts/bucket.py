@@ -29,6 +29,7 @@ class Refusal(ArtifactsUnavailable):
         """What it answered; ``failure`` is what a build ends with."""
         super().__init__(f"{status or ''} {code if code != str(status) else ''}".strip())
         self.status = status
+        self.answered = status != 0
         self.code_of_server = code
         self.failure = failure_of(status, code)
         self.worth_another_try = worth_another_try(status)

@@ -229,6 +229,8 @@ class StoreUnavailable(HaulageError):
 class ArtifactsUnavailable(HaulageError, OSError):
     """The place where bytes are kept did not answer, or refused us; nothing is known of the bytes themselves."""
 
+    answered = False  # whether it said anything
+
     code = "files_unavailable"
 
 
