@@ -496,7 +496,7 @@ def test_a_server_that_says_nothing_is_given_up(silent, asked):
         "keys": silent.keys,
         "remove": lambda: silent.remove(KEY),
     }
-    with pytest.raises((BuildFailed, ArtifactsUnavailable), match="could not be written|ReadTimeout"):
+    with pytest.raises((BuildFailed, ArtifactsUnavailable), match=r"could not be written|ReadTimeout"):
         ask[asked]()
 
 
