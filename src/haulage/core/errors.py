@@ -230,6 +230,7 @@ class ArtifactsUnavailable(HaulageError, OSError):
     """The place where bytes are kept did not answer, or refused us; nothing is known of the bytes themselves."""
 
     code = "files_unavailable"
+    answered = False  # whether it said anything
 
 
 def kind_of(problem: OSError) -> str:
