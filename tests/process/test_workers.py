@@ -67,8 +67,8 @@ def test_a_run_whose_commit_comes_late_is_worked_on_all_the_same(house, monkeypa
     worker, begin = house.worker(), house.store.begin
 
     @contextmanager
-    def late():
-        with begin() as tx:
+    def late(**whose):
+        with begin(**whose) as tx:
             yield tx
             time.sleep(0.5)  # the worker heard of the write, has looked several times, and found nothing
 
