@@ -156,6 +156,8 @@ class Supervisor:
                     while self._free() and self._claim_one():
                         pass
                 backoff = 0.0
+                # Waiting can fail too: who tells of changes does it by a connection.
+                rung = self._wait_for_a_change(watcher) if self._free() else self._bell.wait(LOOK_SECONDS)
             except Exception as problem:  # noqa: BLE001 - a row that a disk has damaged must not end every worker
                 backoff = min(BACKOFF_SECONDS_MAX, max(0.1, backoff * 2)) * random.uniform(0.8, 1.0)  # noqa: S311 - spreads workers, guards nothing
                 if isinstance(problem, StoreUnavailable):
@@ -165,10 +167,7 @@ class Supervisor:
                 if watcher is not None:
                     watcher.close()  # It may look at a file that is not there any more.
                 watcher = None
-            if backoff or watcher is None or not self._free():
-                rung = self._bell.wait(backoff or LOOK_SECONDS)
-            else:
-                rung = self._wait_for_a_change(watcher)
+                rung = self._bell.wait(backoff)
         if watcher is not None:
             watcher.close()
 
