@@ -53,6 +53,11 @@ class Sqlite(InDatabase):
         (folder / "store.db").write_bytes(_migrated_sqlite())
         return f"sqlite:///{folder}/store.db"
 
+    def execute(self, url: str, *statements: str) -> list[tuple]:
+        """Statements past the store."""
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=5)) as direct, direct:
+            return [row for each in statements for row in direct.execute(each).fetchall()]
+
     def write_down_transitions(self, url: str, table: str) -> None:
         """Have the database itself write down every change of state, and how many runs were running after it."""
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as direct:

@@ -1,4 +1,4 @@
-"""What a run keeps of its requester is bounded: one byte more is refused at the request, by every door of every store."""
+"""What a run keeps of its requester is bounded: a byte more is refused at the request, by each door of each store."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ that uses it (DECISIONS 6); where the host's clock decides it is a number.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -46,6 +47,16 @@ class Now:
 
 
 Instant: TypeAlias = int | Now
+DAMAGED = object()  # what a stored text is read as that is no JSON; tables.py says what becomes of it
+UNREADABLE = (ValueError, TypeError, RecursionError)  # what a reader of JSON says of it
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a store wrote, or ``DAMAGED``: an exception here would end each worker that claims it, and every list."""
+    try:
+        return json.loads(text)
+    except UNREADABLE:
+        return DAMAGED
 
 
 class Dialect(Protocol):
@@ -126,6 +137,10 @@ def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
 
 
 def driver_words(problem: BaseException) -> str:
-    """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
+    """What the driver said, without the SQL and the parameters that SQLAlchemy adds, and without the row.
+
+    PostgreSQL's detail of a refused row is all that stands in it.
+    """
     said = problem.orig if isinstance(problem, DBAPIError) else problem
-    return f"{type(said).__name__}: {said}"
+    primary = getattr(getattr(said, "diag", None), "message_primary", None)
+    return f"{type(said).__name__}: {primary or said}"

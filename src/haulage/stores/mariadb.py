@@ -75,6 +75,7 @@ class MariaDB:
                 "init_command": f"set {', '.join(settings)}",
             },
             hide_parameters=True,
+            json_deserializer=dialect.read_json,
             pool_reset_on_return=None,  # Every transaction is ended where it was begun.
             **pool,
         )

@@ -76,6 +76,8 @@ class PostgreSQL:
         return reader, writer
 
     def _connect(self) -> PatientConnection:
+        from psycopg.types.json import set_json_loads
+
         from haulage.stores.patience import PatientConnection
 
         url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -103,6 +105,7 @@ class PostgreSQL:
             **more,
         )
         connection.answer_seconds = server.ANSWER_SECONDS
+        set_json_loads(dialect.read_json, connection)
         return connection
 
     def see_same_place(self) -> None:

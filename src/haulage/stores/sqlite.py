@@ -20,6 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
+from haulage.exports.stored import UnreadableText
 from haulage.stores import dialect, forks
 from haulage.stores.atomic import make_folder
 from haulage.stores.claims import ClaimAlone
@@ -33,13 +34,21 @@ _decode_json = json.JSONDecoder().raw_decode
 def _read_json(text: str) -> Any:
     """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for.
 
-    What a failing disk has made unreadable is an empty object: that run fails, as its plan has no query, while an
-    exception here would end the worker that claims it, and the next one, and every list that it stands in.
+    As it was written it is ASCII: whatever is not was damaged, also where it is JSON still. A column here holds what it
+    is given, so it need not even be text.
     """
     try:
-        return _decode_json(text)[0]
-    except (ValueError, TypeError, RecursionError):
-        return {}
+        return _decode_json(text)[0] if str.isascii(text) else dialect.DAMAGED
+    except dialect.UNREADABLE:
+        return dialect.DAMAGED
+
+
+def _read_text(stored: bytes) -> str:
+    """The driver's own complaint of a text that is not UTF-8 is an error of the whole statement, and tells the text."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return UnreadableText()
 
 
 class Sqlite:
@@ -83,6 +92,7 @@ class Sqlite:
 
         def connected(connection: sqlite3.Connection, _record: object) -> None:
             connection.isolation_level = None  # The driver starts no transaction behind our back.
+            connection.text_factory = _read_text
             for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
                 connection.execute(f"PRAGMA {pragma}")
 

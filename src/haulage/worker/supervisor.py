@@ -21,7 +21,7 @@ from typing import Protocol
 
 from haulage.core import events
 from haulage.core.clock import new_id
-from haulage.core.errors import StoreUnavailable
+from haulage.core.errors import HaulageError, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Presence, Runs, Terms, Watcher, Workers
 from haulage.exports.life import ExportRun
@@ -163,7 +163,7 @@ class Supervisor:
                 if isinstance(problem, StoreUnavailable):
                     self._observe(events.StoreFailed("claim", str(problem), backoff))
                 else:
-                    self._observe(events.Incident("claim", "supervisor", type(problem).__name__))
+                    self._observe(events.Incident("claim", "supervisor", _words(problem)))
                 if watcher is not None:
                     watcher.close()  # It may look at a file that is not there any more.
                 watcher = None
@@ -278,6 +278,11 @@ class Supervisor:
                 signal.signal(number, act)
 
         return restore
+
+
+def _words(problem: Exception) -> str:
+    """What the log may know: the message of an error that is not ours may hold what stands in a row."""
+    return str(problem) if isinstance(problem, HaulageError) else type(problem).__name__
 
 
 class Bell:
