@@ -39,6 +39,8 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
     if action != "up" and file is not None and not file.exists():  # opening it would make it
         raise Fault(f"there is no store at {file} yet; the first start makes it")
     with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
+        if action != "status":
+            _refuse_a_newer(store)
         if action == "down" and not _take_away(store, settings, yes=yes):
             return FAILED
         if action == "up":
@@ -53,6 +55,16 @@ def migrate(action: str, yes: bool, config: Path, as_json: bool) -> int:
         say("run: haulage migrate up")
         return FAILED
     return DONE
+
+
+def _refuse_a_newer(store: AnyStore) -> None:
+    """A newer version has migrated it, and only that one knows what there is to change or to take away."""
+    schema = store.schema()
+    if schema.version is not None and schema.version > schema.wanted:
+        raise Fault(
+            f"the store has schema {schema.version}, this version works with {schema.wanted}; "
+            "only a newer haulage can change it (pip install --upgrade haulage)"
+        )
 
 
 def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:
