@@ -48,7 +48,8 @@ CHANGES = {  # of the copy: file, what stands there, what stands there in the ne
         (
             '    CheckConstraint(\n        "state <> ',
             (
-                '    Column("colour", String(32)),\n    Column("weight", Integer, nullable=False, server_default="7"),\n'
+                '    Column("colour", String(32)),\n'
+                '    Column("weight", Integer, nullable=False, server_default="7"),\n'
                 '    CheckConstraint(\n        "state <> '
             ),
         )

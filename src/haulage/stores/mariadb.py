@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, literal_column, text
+from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, literal_column, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInSteps
-from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of
+from haulage.stores.dialect import DOOR_WAIT_SECONDS
 from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
@@ -60,7 +60,7 @@ class MariaDB:
         """One engine, told apart by who begins a transaction."""
         reader = self._engine(server.ANSWER_SECONDS, *SETTINGS, **server.POOL)
         writer = reader.execution_options()
-        event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(writer, self.begin, self.driver_errors)
         return reader, writer
 
     def _engine(self, answer_seconds: float | None, *settings: str, **pool: Any) -> Engine:

@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, literal_column, text
+from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, literal_column, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
@@ -72,7 +72,7 @@ class PostgreSQL:
         """One engine, told apart by who begins a transaction."""
         reader = create_engine(self._url, creator=self._connect, hide_parameters=True, **server.POOL)
         writer = reader.execution_options()
-        event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(writer, self.begin, self.driver_errors)
         return reader, writer
 
     def _connect(self) -> PatientConnection:
@@ -155,7 +155,7 @@ class PostgreSQL:
             return connection
 
         engine = create_engine(self._url, creator=connect, hide_parameters=True, poolclass=NullPool)
-        event.listen(engine, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(engine, self.begin, self.driver_errors)
         return engine
 
     def guard_migration(self, connection: Connection) -> None:
