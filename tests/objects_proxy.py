@@ -12,6 +12,8 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.ports import free_port
+
 PIECE = 65_536
 REQUEST = re.compile(rb"(GET|PUT|POST|HEAD|DELETE) (\S+) HTTP/1\.1\r\n")
 
@@ -33,7 +35,7 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
-        self.port = 0
+        self.port = free_port()
         self.up()
 
     @property
@@ -49,7 +51,6 @@ class Proxy:
     def up(self) -> None:
         """Listen, on the same port as before."""
         listener = socket.create_server(("127.0.0.1", self.port), backlog=50)
-        self.port = listener.getsockname()[1]
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 

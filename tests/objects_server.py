@@ -11,7 +11,6 @@ import ctypes
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ import botocore.session
 import trustme
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from tests.ports import free_port
 
 from haulage.config import ObjectSettings
 
@@ -48,7 +48,7 @@ class ObjectsServer:
         """Its clients find it at this address; what it is made of meets on the loopback."""
         self.folder = folder
         self.address = address
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.ports = {name: free_port() for name in PORTS}
         self.endpoint = f"http://{address}:{self.ports['s3.port']}"
         self.secure_endpoint = f"https://localhost:{self.ports['s3.port.https']}"
         self.ca_file = folder / "ca.pem"
@@ -91,7 +91,7 @@ class ObjectsServer:
                 stderr=log,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - before any thread of the tests
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not self.answers():
             assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
             assert time.monotonic() < deadline, "the server of objects does not take an object"
@@ -109,7 +109,7 @@ class ObjectsServer:
         """End it at once; it takes twenty seconds to end by itself."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process = None
 
     def pause(self) -> None:
@@ -130,8 +130,8 @@ class ObjectsServer:
                 signature_version="s3v4",
                 s3={"addressing_style": "path"},
                 request_checksum_calculation="when_required",
-                connect_timeout=2,
-                read_timeout=10,
+                connect_timeout=10,
+                read_timeout=60,
                 retries={"total_max_attempts": 1},
                 proxies={},
             ),
@@ -173,15 +173,6 @@ class ObjectsServer:
 
     def delete(self, name: str) -> None:
         self.client.delete_object(Bucket=BUCKET, Key=name)
-
-
-def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _die_with_parent() -> None:

@@ -76,8 +76,12 @@ class Haulage:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
         self.store: AnyStore = open_store(settings.store, settings.exports, migrate_new=migrate_new, observe=observe)
-        self.artifacts = open_artifacts(settings.artifacts, settings.objects, self.store.identity())
-        self.artifacts.prepare()
+        try:
+            self.artifacts = open_artifacts(settings.artifacts, settings.objects, self.store.identity())
+            self.artifacts.prepare()
+        except BaseException:
+            self.store.close()
+            raise
         self.exports = Exports(
             self.store,
             self.artifacts,

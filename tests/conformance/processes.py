@@ -16,7 +16,7 @@ from haulage.core.lease import CancelWanted, LeaseLost
 from haulage.flows import FLOWS
 from haulage.stores import open_store
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 100
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["haulage.stores.open", "tests.conformance.processes"])
 

@@ -444,9 +444,9 @@ def test_a_prefix_that_was_emptied_says_nothing_about_single_files(artifacts, pl
 
 
 def test_a_server_that_is_not_there_is_an_unavailable_place(tmp_path):
-    from tests.objects_server import free_ports
+    from tests.ports import free_port
 
-    settings = ObjectSettings(f"http://127.0.0.1:{free_ports(1)[0]}", "us-east-1", "k", "s", work=str(tmp_path))
+    settings = ObjectSettings(f"http://127.0.0.1:{free_port()}", "us-east-1", "k", "s", work=str(tmp_path))
     nowhere = ObjectArtifacts("s3://bucket", settings)
     for act in (lambda: nowhere.open(KEY), nowhere.keys, nowhere.check):
         with pytest.raises(ArtifactsUnavailable, match="EndpointConnectionError"):

@@ -238,7 +238,7 @@ def test_a_store_that_was_opened_before_a_fork_is_used_by_both(case):
         except BaseException:  # noqa: BLE001 - the parent must see that it failed
             os._exit(9)
     thread.join()
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while case.get("of-the-child") is None and time.monotonic() < give_up:
         time.sleep(0.01)
     case.store.close()

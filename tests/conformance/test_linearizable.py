@@ -124,7 +124,7 @@ class Client:
 
     def do(self, run, barrier, script):
         """Make the calls of a script; ``fate`` says which never reach the store, and which answers get lost."""
-        barrier.wait(30)
+        barrier.wait(60)
         for asked, fate in script:
             began, answer = time.perf_counter(), LOST
             if fate != "never sent":

@@ -61,7 +61,7 @@ def test_a_lock_is_waited_for_but_not_longer_than_a_beat(case):
     with case.opener.locked(case.url), pytest.raises(StoreUnavailable):
         case.beat(held)
 
-    assert 0.5 < time.monotonic() - began < 4
+    assert 0.5 < time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("name", READS)
@@ -182,7 +182,7 @@ def test_a_file_that_may_not_be_written_is_unavailable(folder, mode):
     process = CONTEXT.Process(target=_as_nobody, args=(url, answers))
     process.start()
 
-    answer = answers.get(timeout=30)
+    answer = answers.get(timeout=120)
 
     process.join()
     assert "StoreUnavailable" == answer
@@ -205,7 +205,7 @@ def test_a_hint_that_cannot_be_read_is_unavailable(case, monkeypatch):
     case.opener.deafen(watcher, monkeypatch)
 
     with pytest.raises(StoreUnavailable):
-        _ask_for(10, watcher)
+        _ask_for(60, watcher)
 
     watcher.close()
 

@@ -111,10 +111,10 @@ def test_a_function_that_takes_too_long_is_left_behind():
     began = time.monotonic()
 
     with pytest.raises(Refused, match=r"took longer than 0\.05 s"):
-        ask(lambda since: release.wait(30) and since and "select 1", seconds=0.05)
+        ask(lambda since: release.wait(60) and since and "select 1", seconds=0.05)
 
     release.set()
-    assert 5 > time.monotonic() - began
+    assert 30 > time.monotonic() - began
 
 
 # -- the check at the door -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 PAGE = (DEPLOY.parent / "docs" / "operating.md").read_text()
 SHOP = CONFIGURATION.replace("select missing from nowhere", "select 1 as one")
-SHOP += "[limits.exports]\nexpiry_seconds = '1 h'\nlease_seconds = '2 s'\nbeat_seconds = '200 ms'\n"
+SHOP += "[limits.exports]\nexpiry_seconds = '1 h'\nlease_seconds = '6 s'\nbeat_seconds = '200 ms'\n"
 
 
 def block(name):

@@ -35,7 +35,7 @@ count_seconds = "50 ms"
 rows = 1_000_000_000_000
 file_bytes = "1 GiB"
 store_bytes = "4 GiB"
-lease_seconds = "4 s"
+lease_seconds = "20 s"
 beat_seconds = "200 ms"
 sweep_seconds = "300 ms"
 stop_seconds = "1 s"
@@ -60,7 +60,7 @@ class Host:
         service = Service(unit, self.folder, self.environ, **options)
         self.services.append(service)
         said = {WORKER: "worker ready", WEB: "serving http"}[unit]
-        until(lambda: said in service.log or service.process.poll() is not None, 20, lambda: service.log)
+        until(lambda: said in service.log or service.process.poll() is not None, lambda: service.log)
         return service
 
     def request(self, rows: int) -> str:
@@ -72,11 +72,11 @@ class Host:
         return self.haul.store.exports.get(run)
 
     def wait_for_rows(self, run: str) -> None:
-        until(lambda: (self.get(run).processed or 0) > 0, 20, lambda: f"{self.get(run)}")
+        until(lambda: (self.get(run).processed or 0) > 0, lambda: f"{self.get(run)}")
 
     def wait(self, run: str):
         """Wait until a run has ended."""
-        until(lambda: self.get(run).state not in ("queued", "running"), 30, lambda: f"{self.get(run)}")
+        until(lambda: self.get(run).state not in ("queued", "running"), lambda: f"{self.get(run)}")
         return self.get(run)
 
     def bytes_left(self) -> list[str]:
@@ -101,9 +101,9 @@ def test_the_first_signal_of_a_stop_lets_the_build_finish(host):
     host.wait_for_rows(run)
 
     service.stop()
-    until(lambda: "WorkerDraining" in service.log, 20)
+    until(lambda: "WorkerDraining" in service.log)
 
-    assert 0 == service.process.wait(60)
+    assert 0 == service.process.wait(120)
     assert ("ready", 1_000_000) == (host.get(run).state, host.get(run).rows)
     assert [] == service.group()
 
@@ -118,7 +118,7 @@ def test_the_same_signal_to_every_process_would_end_the_build(host):
 
     service.stop()
 
-    assert 0 == service.process.wait(60)
+    assert 0 == service.process.wait(120)
     assert ("failed", "child_killed") == (host.get(run).state, host.get(run).failure_code)
 
 
@@ -127,11 +127,13 @@ def test_what_is_killed_at_the_end_of_the_stop_time_leaves_nothing(host):
     run = host.request(rows=FOREVER)
     host.wait_for_rows(run)
     service.stop()
-    until(lambda: "WorkerDraining" in service.log, 20)
+    until(lambda: "WorkerDraining" in service.log)
     members = service.group()
 
     service.kill()
     killed = host.get(run).state
+    with host.haul.store.begin() as tx:  # as if the time of its lease had passed
+        tx.exec_driver_sql("update exports set lease_until = 0 where state = 'running'")
     host.start()  # as Restart=always and the next boot do
 
     assert (2, "running") == (len(members), killed)
@@ -153,7 +155,7 @@ def test_the_system_calls_and_sockets_of_the_unit_are_enough_for_a_build(host):
     second = host.wait(host.request(rows=1_000))
     service.stop()
 
-    assert 0 == service.process.wait(60)
+    assert 0 == service.process.wait(120)
     assert all("\nSeccomp:\t2\n" in text and "\nNoNewPrivs:\t1\n" in text for text in filters)
     assert "anon_inode:inotify" in descriptors
     assert worked > 0
@@ -166,11 +168,11 @@ def test_the_web_answers_with_the_system_calls_and_sockets_of_its_unit(host):
     host.environ["HAULAGE_SERVE__PORT"] = "0"
     service = host.start(WEB, calls=WEB.calls())
     address = service.log.split("serving ")[1].split()[0]
-    with urllib.request.urlopen(f"{address}/api/health/ready", timeout=20) as answer:
+    with urllib.request.urlopen(f"{address}/api/health/ready", timeout=60) as answer:
         status = answer.status
     service.stop()
 
-    assert 0 == service.process.wait(60)
+    assert 0 == service.process.wait(120)
     assert 200 == status
     assert "Incident" not in service.log
 

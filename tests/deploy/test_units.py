@@ -22,7 +22,7 @@ WORKER, WEB = Unit("haulage-worker.service"), Unit("haulage-web.service")
 def analyze(*words):
     """What systemd-analyze answers: its code, and everything that it says on standard error."""
     done = subprocess.run(
-        [need("systemd-analyze"), *map(str, words)], capture_output=True, text=True, check=False, timeout=60
+        [need("systemd-analyze"), *map(str, words)], capture_output=True, text=True, check=False, timeout=120
     )
     return done.returncode, done.stderr
 

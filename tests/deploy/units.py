@@ -137,4 +137,4 @@ class Service:
         for pid in self.group():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)

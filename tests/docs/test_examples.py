@@ -52,7 +52,7 @@ def worker(haul):
     supervisor = haul.supervisor()
     thread = threading.Thread(target=supervisor.run, daemon=True)
     thread.start()
-    assert supervisor.ready.wait(10)
+    assert supervisor.ready.wait(60)
     try:
         yield
     finally:
@@ -141,7 +141,7 @@ def test_the_curl_of_the_page_on_http_fetches_a_file(terminal):
             env=terminal.environ | {"KEY": key},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=90_000)
 
 LISTED = re.compile(r"/api/exports\?")
 PHONE = {"width": 320, "height": 640}
@@ -33,8 +33,8 @@ def start(page, dataset: str, **values: str):
     return card
 
 
-def expect_state(card, state: str, seconds: float = 30) -> None:
-    expect(card).to_have_attribute("data-state", state, timeout=seconds * 1000)
+def expect_state(card, state: str) -> None:
+    expect(card).to_have_attribute("data-state", state)
 
 
 def expect_under_way(card) -> None:
@@ -44,7 +44,7 @@ def expect_under_way(card) -> None:
 def cancel(card) -> None:
     """Cancel, and wait until the server has."""
     card.get_by_role("button", name="Cancel").click()
-    expect_state(card, "cancelled", 20)
+    expect_state(card, "cancelled")
 
 
 def run_shown(**changes: Any) -> dict[str, Any]:

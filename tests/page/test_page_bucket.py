@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.objects_server import KEYS
 from tests.page.steps import expect_state, start
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 def test_a_browser_is_sent_to_the_bucket_and_keeps_the_file_under_its_name(make_server, open_reader, place, tmp_path):

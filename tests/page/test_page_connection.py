@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import expect
 from tests.page.steps import LISTED, cancel, expect_state, expect_under_way, let_list_say, run_shown, start
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 def test_a_lost_connection_is_said_invents_nothing_and_is_found_again(make_server, open_reader):
-    server = make_server()
+    server = make_server(lambda text: text.replace("slots = 4\n", "slots = 4\nlease_seconds = 8\n"))
     page = open_reader(server).open(clock=True)
-    card = start(page, "Slow", rows="20000")
+    card = start(page, "Slow", rows="60000")
     expect(card.locator("progress")).to_be_visible()
     server.kill()
     page.wait_for_timeout(1_500)  # At least one poll has gone unanswered.
@@ -29,9 +29,9 @@ def test_a_lost_connection_is_said_invents_nothing_and_is_found_again(make_serve
 
     server.start()
     page.clock.fast_forward(6_000)
-    expect(line).to_contain_text("Connected again", timeout=30_000)
+    expect(line).to_contain_text("Connected again")
     # What became of it is the server's to say: its worker was killed too.
-    expect(card).to_have_attribute("data-state", re.compile("ready|failed"), timeout=90_000)
+    expect(card).to_have_attribute("data-state", re.compile("ready|failed"))
 
 
 def test_two_tabs_show_the_same(reader):
@@ -41,7 +41,7 @@ def test_two_tabs_show_the_same(reader):
     expect_under_way(other)
     cancel(other)
 
-    expect_state(card, "cancelled", 20)
+    expect_state(card, "cancelled")
 
 
 def test_a_reload_finds_the_run_under_way(reader):
@@ -66,31 +66,46 @@ def test_a_hidden_tab_does_not_poll_and_looks_at_once_when_it_is_seen(reader):
     page.wait_for_timeout(250)  # The next look is due soon, and none is under way.
     page.evaluate(hide, True)
     asked = []
-    page.on("request", lambda request: asked.append(time.monotonic()) if LISTED.search(request.url) else None)
+    page.on("request", lambda request: asked.append(request.url) if LISTED.search(request.url) else None)
     page.wait_for_timeout(3_000)
     assert asked == []
-    shown = time.monotonic()
     page.evaluate(hide, False)
-    page.wait_for_timeout(600)
+    look = """() => new Promise((done) => {
+      const [ask, shown] = [window.fetch, performance.now()];
+      window.fetch = (...asked) => {
+        if (/\\/api\\/exports\\?/.test(asked[0]?.url ?? asked[0])) done(performance.now() - shown);
+        return ask(...asked);
+      };
+      Object.defineProperty(document, "hidden", { value: false, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    })"""
+    took = []
+    while not took or (min(took) >= 600 and len(took) < 5):  # a loaded machine may be late, but not each time
+        page.evaluate(hide, True)
+        took.append(page.evaluate(look))
 
-    assert asked
-    assert asked[0] - shown < 0.6
+    assert min(took) < 600, took
     cancel(page.locator("article").first)
 
 
 def test_polling_is_quick_while_something_is_active_and_slow_otherwise(reader):
     page = reader.open(clock=True)
-    asked = []
+    asked, now = [], "performance.now()"
     page.on("request", lambda request: asked.append(request.url) if LISTED.search(request.url) else None)
+    began = page.evaluate(now)
     page.clock.run_for(10_000)
-    idle = len(asked)
+    idle, passed = len(asked), page.evaluate(now) - began
     let_list_say(page, run_shown())
-    expect(page.locator("article")).to_be_visible(timeout=8_000)
-    asked.clear()
-    page.wait_for_timeout(4_000)
+    expect(page.locator("article")).to_be_visible()
+    page.evaluate("performance.clearResourceTimings()")
+    times = """performance.getEntriesByType("resource").filter(({ name }) => /\\/api\\/exports\\?/.test(name))
+      .map(({ startTime, responseEnd }) => [startTime, responseEnd])"""
+    page.wait_for_function(f"{times}.length >= 5")
+    waits = [after[0] - before[1] for before, after in pairwise(page.evaluate(times))]
 
-    assert idle <= 4
-    assert 3 <= len(asked) <= 6
+    assert idle <= 2 + passed / 5_000
+    assert all(wait > 600 for wait in waits), waits
+    assert min(waits) < 3_000, waits
 
 
 def test_a_wrong_key_is_refused_in_words_and_signing_out_shows_nothing_more(reader):

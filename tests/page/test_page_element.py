@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.page.steps import expect_state, expect_under_way
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 def host_page(page, url: str, attributes: str) -> None:
@@ -35,7 +35,7 @@ def test_the_element_exports_tells_its_page_and_is_found_again_after_a_reload(re
     expect(card.locator("progress")).to_be_visible()
     page.reload()
     expect_under_way(card)
-    expect_state(card, "ready", 60)
+    expect_state(card, "ready")
 
     assert page.evaluate("window.heard") == [["haulage-ready", "ready"]]
     with page.expect_download():
@@ -49,7 +49,7 @@ def test_the_element_cancels_and_tells_a_failure(reader):
     element.get_by_role("button", name="Export Slow").click()
     element.locator("button[type=submit]").click()
     element.get_by_role("button", name="Cancel").click()
-    expect_state(element.locator("article"), "cancelled", 20)
+    expect_state(element.locator("article"), "cancelled")
     element.evaluate("node => node.setAttribute('dataset', 'broken')")
     element.get_by_role("button", name="Export Broken").click()
     element.locator("button[type=submit]").click()

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 OVER = "This sign-in link was used already, or its ten minutes are over. Paste a key, or ask for a new link."
 USED = "/?sign_in=a-link-that-was-used"

@@ -25,7 +25,9 @@ from haulage.exports.request import Exports
 from haulage.sources import open_source
 from haulage.stores.open import open_store
 
-HISTORY = replace(LIMITS, queue_seconds=15, tenant_queued=8, slots=4, tenant_running=3)
+HISTORY = replace(
+    LIMITS, lease_seconds=4, drain_seconds=20, queue_seconds=15, tenant_queued=8, slots=4, tenant_running=3
+)
 ENDLESS = replace(BUILD, count_seconds=0.05, rows=10**12, generation_seconds=2)
 KINDS = (*["names"] * 6, *["again"] * 3, "endless", "wrong")
 NOT_NOW = {"no_worker", "too_many_queued", "queue_full", "storage_exceeded"}  # and nothing was written

@@ -14,14 +14,16 @@ import random
 import signal
 import sqlite3
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.process.launcher import Launcher
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
+from haulage.core.errors import StoreUnavailable
 from haulage.core.limits import GIB, BuildLimits, DoorLimits, ExportLimits
 from haulage.core.ports import Presence, Query, Terms
 from haulage.core.requester import Requester
@@ -34,18 +36,18 @@ from haulage.stores import open_store
 from haulage.worker import lanes
 from haulage.worker.heartbeat import Heartbeat
 
-PATIENCE = 4  # a busy machine is slow, not wrong
+PATIENCE_SECONDS = 80  # a busy machine is slow, not wrong; nothing is waited for longer
 AMINA = Requester("north", "amina")
 BUILD = BuildLimits(file_bytes=2 * GIB, count_seconds=30, generation_seconds=60)
 LIMITS = ExportLimits(
     build=BUILD,
     store_bytes=8 * GIB,
-    lease_seconds=4,  # a busy machine must not lose one by being slow
+    lease_seconds=20,  # a busy machine must not lose one by being slow; let_leases_run_out makes it short
     beat_seconds=0.2,
     progress_seconds=0.05,
     stop_seconds=1,
     sweep_seconds=0.3,
-    drain_seconds=20,
+    drain_seconds=60,
     tenant_running=50,
 )
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :rows)"
@@ -85,13 +87,13 @@ class Worker:
         seen = [json.loads(line) for line in lines if line.endswith("}")]
         return [each for each in seen if kind in (None, each["event"])]
 
-    def wait_for(self, kind: str, seconds: float = 20, **members) -> dict:
+    def wait_for(self, kind: str, **members) -> dict:
         """The first event of a kind, with these members."""
 
         def found():
             return [e for e in self.events(kind) if members.items() <= e.items()]
 
-        until(found, seconds, lambda: f"no {kind} {members} in {self.events()}\n{self.stderr.read_text()}")
+        until(found, lambda: f"no {kind} {members} in {self.events()}\n{self.stderr.read_text()}")
         return found()[0]
 
     def signal(self, number: int) -> None:
@@ -101,11 +103,11 @@ class Worker:
     def kill(self) -> None:
         """End it without a word, and see that this is what ended it."""
         self.signal(signal.SIGKILL)
-        assert self.process.wait(10) == -signal.SIGKILL
+        assert self.end() == -signal.SIGKILL
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self) -> int:
         """Wait until it has ended; gives its return code."""
-        return self.process.wait(seconds)
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 class House:
@@ -127,6 +129,7 @@ class House:
         self.source = folder / "shop.db"
         self.store_path = store_path or folder / "haulage.db"
         self.artifacts_root = artifacts_root or folder / "artifacts"
+        self.gate = folder / "gate"
         self.store_url = store_url or f"sqlite:///{self.store_path}"
         self.store = open_store(self.store_url, limits)
         self.artifacts = LocalArtifacts(self.artifacts_root, self.store.identity())
@@ -154,7 +157,7 @@ class House:
             if worker.process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     worker.signal(signal.SIGKILL)
-                worker.process.wait(10)
+                worker.end()
         for pid in self.children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -162,8 +165,10 @@ class House:
 
     # -- workers -----------------------------------------------------------------------------------
 
-    def worker(self, *, wait: bool = True, **config) -> Worker:
-        """Start a worker; ``config`` is read by ``worker_process.py``."""
+    def worker(self, *, wait: bool = True, held: bool = False, **config) -> Worker:
+        """Start a worker; ``config`` is read by ``worker_process.py``. One that is held ends no build until it may."""
+        if held:
+            self.gate.touch()
         folder = self.folder / f"worker-{len(self.workers)}"
         folder.mkdir()
         known = {
@@ -179,6 +184,7 @@ class House:
             "busy_seconds": 0.5,
             "look_seconds": None,  # None is the worker's own
             "inotify": True,
+            "gate": str(self.gate) if held else None,
         }
         assert set(config) <= set(known), config
         worker = Worker(self.launcher, folder, {**known, **config})
@@ -187,10 +193,30 @@ class House:
             worker.wait_for("WorkerStarted")
         return worker
 
+    def let_builds_end(self) -> None:
+        """Those of workers that are held: until now each has written its rows, and waits before its last byte."""
+        self.gate.unlink()
+
     def pretend_a_worker(self) -> None:
         """Let requests be accepted before a worker is there."""
         now = self.store.now()
-        self.store.workers.announce(Presence("pretended", "nowhere", 1, "0", "claiming", 1, now, now))
+        pretended = Presence("pretended", "nowhere", 1, "0", "claiming", 1, now, now)
+        patiently(lambda: self.store.workers.announce(pretended))
+
+    def freeze(self, worker: Worker) -> None:
+        """Stop a worker, but not within a transaction: that would be a locked store, which is another story."""
+
+        def frozen() -> bool:
+            worker.signal(signal.SIGSTOP)
+            until(lambda: stopped(worker.pid))
+            try:
+                with self.store.begin():
+                    return True
+            except StoreUnavailable:
+                worker.signal(signal.SIGCONT)
+                return False
+
+        until(frozen)
 
     def children(self) -> list[int]:
         """Builds that live, found by the folder that they work in."""
@@ -204,7 +230,7 @@ class House:
 
     def child(self) -> int:
         """The one build that lives, once it is there."""
-        until(lambda: len(self.children()) == 1, 10, lambda: f"{self.children()} are alive")
+        until(lambda: len(self.children()) == 1, lambda: f"{self.children()} are alive")
         return self.children()[0]
 
     # -- runs --------------------------------------------------------------------------------------
@@ -214,9 +240,8 @@ class House:
         known = ("format", "compression", "options", "columns", "private_run")
         options = {"format": "csv"} | {name: asked.pop(name) for name in known if name in asked}
         private_run = options.pop("private_run", None)
-        return self.exports.accept(
-            requester, Asked(dataset, parameters=asked, **options), private_run=private_run
-        ).run.id
+        wish = Asked(dataset, parameters=asked, **options)
+        return patiently(lambda: self.exports.accept(requester, wish, private_run=private_run)).run.id
 
     def get(self, run: str) -> ExportRun:
         found = self.store.exports.get(run)
@@ -224,23 +249,27 @@ class House:
         return found
 
     def cancel(self, run: str) -> ExportRun:
-        return self.exports.cancel(AMINA, run)
+        return patiently(lambda: self.exports.cancel(AMINA, run))
 
-    def wait(self, run: str, *states: str, seconds: float = 20) -> ExportRun:
+    def running(self) -> list[ExportRun]:
+        """Those of one instant."""
+        return self.store.exports.list(Query(state="running"))
+
+    def wait(self, run: str, *states: str) -> ExportRun:
         """Wait until a run is in one of these states, or has ended."""
         wanted = states or ("ready", "failed", "cancelled", "expired")
-        until(lambda: self.get(run).state in wanted, seconds, lambda: f"waited for {wanted}: {self.get(run)}")
+        until(lambda: self.get(run).state in wanted, lambda: f"waited for {wanted}: {self.get(run)}")
         return self.get(run)
 
     def wait_for_rows(self, run: str, rows: int = 1) -> ExportRun:
         """Wait until a run says that it has written so many rows."""
-        until(lambda: (self.get(run).processed or 0) >= rows, 20, lambda: f"no rows: {self.get(run)}")
+        until(lambda: (self.get(run).processed or 0) >= rows, lambda: f"no rows: {self.get(run)}")
         return self.get(run)
 
     def wait_for_sql(self, child: int) -> None:
         """Wait until a child burns time in its statement: started, and silent."""
         begun = cpu_seconds(child)
-        until(lambda: cpu_seconds(child) > max(begun, 0.15) + 0.1, 20, lambda: "the child does not work")
+        until(lambda: cpu_seconds(child) > max(begun, 0.15) + 0.1, lambda: "the child does not work")
 
     def file_of(self, run: ExportRun) -> bytes:
         assert run.artifact_key is not None
@@ -251,7 +280,18 @@ class House:
     def sweep(self, after_seconds: float = 0):
         """One pass of a sweep, as if so much time had passed."""
         sweep = ExportSweep(self.store, self.artifacts, self.limits, self.events.append)
-        return sweep.pass_once(self.store.now() + int(after_seconds * 1000))
+        return patiently(lambda: sweep.pass_once(self.store.now() + int(after_seconds * 1000)))
+
+    def let_leases_run_out(self) -> None:
+        """As if the time of every lease had passed; to be called when nobody is there to renew one."""
+        with self.writing() as tx:
+            tx.exec_driver_sql("update exports set lease_until = lease_until - 3600000 where state = 'running'")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Any]:
+        """The right to write to the store, once it is free."""
+        with contextlib.ExitStack() as stack:
+            yield patiently(lambda: stack.enter_context(self.store.begin()))
 
     def on_disk(self) -> list[str]:
         """Everything that lies under work and files."""
@@ -276,9 +316,17 @@ class House:
         assert self.on_disk() == sorted(expected)
 
     def assert_nothing_left(self) -> None:
-        """No byte and no child."""
-        until(lambda: not self.children(), 5, lambda: f"{self.children()} are alive")
+        """No byte and no child.
+
+        A child that was just dying may keep a sweep from its bytes once; the row then names them until they are gone.
+        """
+        until(lambda: not self.children(), lambda: f"{self.children()} are alive")
+        until(lambda: not self.named(), lambda: f"bytes that do not go: {self.named()}")
         assert self.on_disk() == []
+
+    def named(self) -> list[str | None]:
+        """The bytes that rows name."""
+        return [run.artifact_key for run in self.store.exports.list(Query(limit=10_000)) if run.artifact_key]
 
 
 def make_source(path: Path) -> None:
@@ -291,12 +339,23 @@ def make_source(path: Path) -> None:
         )
 
 
-def until(happened, seconds: float, told=lambda: "it did not happen") -> None:
-    """Wait for something that another process does, within so many seconds on a machine with nothing else to do."""
-    deadline = time.monotonic() + seconds * PATIENCE
+def until(happened, told=lambda: "it did not happen") -> None:
+    """Wait for something that another process does, however slow the machine is."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
         assert time.monotonic() < deadline, told()
         time.sleep(0.01)
+
+
+def patiently(act):
+    """What a store answers that was asked again while others kept it locked, as every client does."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise
 
 
 def cpu_seconds(pid: int) -> float:
@@ -355,7 +414,7 @@ class Bench:
         """Claim a run and work on it to the end."""
         lane = self.claim()
         lane.thread.start()
-        lane.thread.join(30)
+        lane.thread.join(PATIENCE_SECONDS)
         assert not lane.thread.is_alive()
 
     def seen(self, kind: type) -> list:

@@ -64,6 +64,7 @@ static int holds(const char *path, const char *part) {
 static enum action look(const char *op, const char *path) {
     const char *folder = getenv("HAULAGE_SHIM");
     if (!folder || !path || strncmp(path, folder, strlen(folder)) != 0 || strstr(path, "/calls")) return NONE;
+    if (path[strlen(folder)] != '/') return NONE; /* the folder itself, or another whose name begins like its name */
     char line[PATH_MAX + 64], text[PATH_MAX + 96], place[PATH_MAX];
     snprintf(line, sizeof line, "%d %s %s\n", (int)getpid(), op, path + strlen(folder) + 1);
     note(folder, line);

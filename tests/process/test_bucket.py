@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from tests.objects_proxy import Proxy
-from tests.process.house import AMINA, BUILD, FOREVER, LIMITS, Bench, House, at_a_random_moment, stopped, until
+from tests.process.house import AMINA, BUILD, FOREVER, LIMITS, PATIENCE_SECONDS, Bench, House, at_a_random_moment, until
 
 from haulage.artifacts import objects
 from haulage.artifacts.objects import ObjectArtifacts
@@ -55,7 +55,7 @@ class BucketHouse(House):
 
     def wait_for_a_part(self) -> None:
         """Wait until the server has a part of an upload that goes on."""
-        until(lambda: self.sent() >= PART, 30, lambda: "no part has arrived")
+        until(lambda: self.sent() >= PART, lambda: "no part has arrived")
 
     def everything(self) -> tuple[list, list, list]:
         return sorted(self.place.objects()), self.place.uploads(), self.on_disk()
@@ -70,7 +70,7 @@ class BucketHouse(House):
         assert ([], []) == (self.place.uploads(), self.on_disk())
 
     def assert_nothing_left(self) -> None:
-        until(lambda: not self.children(), 5, lambda: f"{self.children()} are alive")
+        until(lambda: not self.children(), lambda: f"{self.children()} are alive")
         assert ([], [], []) == self.everything()
 
 
@@ -189,11 +189,12 @@ def test_an_upload_that_a_killed_supervisor_left_is_found_and_ended_by_the_next_
         assert -signal.SIGKILL == worker.end()
     else:
         worker.kill()
-    until(lambda: not house.children(), 3, lambda: "the child outlived its supervisor")
+    until(lambda: not house.children(), lambda: "the child outlived its supervisor")
     assert [house.get(run).artifact_key] == house.place.uploads()
+    house.let_leases_run_out()
     house.worker()
 
-    ended = house.wait(run, seconds=house.limits.lease_seconds + 10)
+    ended = house.wait(run)
     assert ("failed", "worker_lost") == (ended.state, ended.failure_code)
     house.assert_nothing_left()
 
@@ -201,7 +202,7 @@ def test_an_upload_that_a_killed_supervisor_left_is_found_and_ended_by_the_next_
 def test_another_host_ends_the_upload_and_the_folder_waits_for_its_own(house, tmp_path):
     worker, run, _child = uploading(house)
     worker.kill()
-    until(lambda: not house.children(), 3)
+    until(lambda: not house.children())
     here = house.artifacts
 
     house.artifacts = ObjectArtifacts(house.place.url, replace(house.settings(), work=str(tmp_path / "other-host")))
@@ -225,27 +226,13 @@ def test_an_upload_that_no_row_names_is_gone_after_a_sweep(house):
     house.assert_nothing_left()
 
 
-def freeze(house, worker):
-    """Stop a worker, but not within a transaction: that would be a locked store, which is another story."""
-    while True:
-        worker.signal(signal.SIGSTOP)
-        until(lambda: stopped(worker.pid), 5)
-        with contextlib.closing(sqlite3.connect(house.store_path, timeout=0.1, isolation_level=None)) as store:
-            try:
-                store.execute("begin immediate")
-            except sqlite3.OperationalError:
-                worker.signal(signal.SIGCONT)
-            else:
-                return
-
-
 def test_a_frozen_supervisor_that_thaws_after_its_lease_publishes_nothing(house):
-    worker = house.worker()
+    worker = house.worker(held=True)
     run = house.request("stream", rows=1_000_000)
-    house.child()
     house.wait_for_rows(run)
-    freeze(house, worker)
-    until(lambda: not house.children(), 40)
+    house.freeze(worker)
+    house.let_builds_end()
+    until(lambda: not house.children())
     assert house.sent() > 3 * PART  # every part is there, but nobody has made an object of them
     house.sweep(after_seconds=60)
     assert "worker_lost" == house.get(run).failure_code
@@ -290,7 +277,8 @@ def test_workers_killed_at_random_moments_leave_nothing_that_two_sweeps_do_not_e
         worker.wait_for("RunClaimed", run=runs[-1])
         at_a_random_moment(seed, 1.2)
         worker.kill()
-    until(lambda: not house.children(), 3, lambda: "a child outlived its supervisor")
+        house.let_leases_run_out()  # or the slots would be taken
+    until(lambda: not house.children(), lambda: "a child outlived its supervisor")
 
     house.sweep(after_seconds=60)
     house.sweep(after_seconds=60)
@@ -332,7 +320,7 @@ def test_a_completion_whose_answer_is_never_heard_is_settled_by_a_look(house):
     rule = house.proxy.rule(COMPLETE, "lose the answer", times=3)
     house.worker()
 
-    run = house.wait(house.request("names"), seconds=40)
+    run = house.wait(house.request("names"))
 
     assert (3, "ready") == (rule.fired, run.state)
     house.assert_whole()
@@ -366,7 +354,7 @@ def test_a_server_down_in_the_middle_of_an_upload_fails_the_run_and_is_cleared_w
         lane.thread.start()
         house.wait_for_a_part()
         house.proxy.down()
-        lane.thread.join(60)
+        lane.thread.join(PATIENCE_SECONDS)
 
     ended = house.get(run)
     assert ("failed", "storage_failed") == (ended.state, ended.failure_code)

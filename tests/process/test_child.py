@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.process.house import BUILD, FOREVER, LIMITS, Bench, descriptors, until
+from tests.process.house import BUILD, FOREVER, LIMITS, PATIENCE_SECONDS, UPTO, Bench, descriptors, until
 
 from haulage.core import events
 from haulage.core.errors import BuildFailed
@@ -38,7 +38,7 @@ def order_for(house, folder, sql="select 1 as a", **changes) -> BuildOrder:
     return known._replace(**changes)
 
 
-def talk(child: process.Child, seconds: float = 20) -> list[dict]:
+def talk(child: process.Child, seconds: float = PATIENCE_SECONDS) -> list[dict]:
     """Everything that a child says until it has ended."""
     heard = []
     deadline = time.monotonic() + seconds
@@ -68,7 +68,7 @@ def work(house, monkeypatch, program, *, dataset="names", **parameters):
     run = house.request(dataset, **parameters)
     with Bench(house) as bench:
         bench.work()
-    until(lambda: not house.children(), 3, lambda: "something of the child lives on")
+    until(lambda: not house.children(), lambda: "something of the child lives on")
     return house.get(run), bench
 
 
@@ -129,7 +129,7 @@ def test_a_child_that_never_reads_its_long_order_cannot_hold_up_its_lane(house, 
     run, _bench = work(house, monkeypatch, "import time; time.sleep(60)")
 
     assert "generation_timeout" == run.failure_code
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     house.assert_nothing_left()
 
 
@@ -172,7 +172,8 @@ def test_a_child_that_misbehaves_fails_its_run_with_a_code(house, monkeypatch, p
 def test_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_lane(house, monkeypatch, own_session):
     program = (
         "import subprocess, sys, os;"
-        f"p = subprocess.Popen(['sleep', '20'], pass_fds=[int(sys.argv[2])], start_new_session={own_session}, cwd='/');"
+        "p = subprocess.Popen(['sleep', '3600'], pass_fds=[int(sys.argv[2])],"
+        f" start_new_session={own_session}, cwd='/');"
         "open('/proc/self/cwd/../../grandchild', 'w').write(str(p.pid)); os._exit(3)"
     )
 
@@ -181,11 +182,11 @@ def test_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_lane(house, monk
 
     grandchild = int((house.artifacts_root / "grandchild").read_text())
     assert "child_crashed" == run.failure_code
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     if own_session:
         os.kill(grandchild, signal.SIGKILL)  # it went out of our reach, as an external command must not
     else:
-        until(lambda: not Path(f"/proc/{grandchild}").exists() or "Z" in _state(grandchild), 3)
+        until(lambda: not Path(f"/proc/{grandchild}").exists() or "Z" in _state(grandchild))
 
 
 def _state(pid: int) -> str:
@@ -207,13 +208,14 @@ def test_a_child_that_ignores_TERM_is_killed_after_the_grace(house, monkeypatch)
         began = time.monotonic()
         house.cancel(run)
         house.wait(run)
-        lane.thread.join(5)
+        lane.thread.join(PATIENCE_SECONDS)
 
     assert "cancelled" == house.get(run).state
-    assert house.limits.stop_seconds <= time.monotonic() - began < house.limits.stop_seconds + 2
+    assert house.limits.stop_seconds <= time.monotonic() - began < 30
 
 
 def test_TERM_ends_a_child_although_its_supervisor_had_blocked_and_ignored_it(house, monkeypatch):  # noqa: N802
+    house.limits = replace(LIMITS, stop_seconds=40)
     house.pretend_a_worker()
     run = house.request("silent", **FOREVER)
     ignored = signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -227,12 +229,12 @@ def test_TERM_ends_a_child_although_its_supervisor_had_blocked_and_ignored_it(ho
             house.cancel(run)
             house.wait(run)
             took = time.monotonic() - began
-            lane.thread.join(5)
+            lane.thread.join(PATIENCE_SECONDS)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         signal.signal(signal.SIGTERM, ignored)
 
-    assert took < house.limits.stop_seconds  # no KILL was needed
+    assert took < 30 < house.limits.stop_seconds  # no KILL was needed
 
 
 def test_a_process_that_cannot_be_started_fails_the_run_and_leaks_no_descriptor(house, monkeypatch):
@@ -338,9 +340,14 @@ def test_rows_that_suddenly_become_huge_do_not_become_as_much_memory(house):
     house.assert_whole()
 
 
+ROWS = 600_000  # so many that they are seen to become more
+
+
 def test_progress_never_runs_ahead_of_the_file_and_never_passes_its_total(house):
+    dataset = replace(house.catalogue.find("names"), sql=f"{UPTO} select i, 'name ' || i as name from n", key=("i",))
+    house.catalogue._datasets["names"] = dataset
     house.worker()
-    run = house.request("names", rows=200_000)
+    run = house.request("names", rows=ROWS)
     seen = []
     while (now := house.get(run)).state in ("queued", "running"):
         lines = None
@@ -356,17 +363,17 @@ def test_progress_never_runs_ahead_of_the_file_and_never_passes_its_total(house)
     assert all(processed <= lines for processed, _total, lines in seen if None not in (processed, lines))
     assert all(processed <= total for processed, total, _lines in seen if processed is not None)
     assert any(None not in (processed, lines) for processed, _total, lines in seen)
-    assert (200_000, 200_000, 200_000) == (done.processed, done.total, done.rows)
+    assert (ROWS, ROWS, ROWS) == (done.processed, done.total, done.rows)
     assert done.updated_at is not None
 
 
 def test_while_a_statement_is_silent_the_heartbeat_goes_on_and_progress_does_not_pretend(house):
     house.worker()
     run = house.request("silent_rows", **FOREVER)
-    until(lambda: house.get(run).phase == "writing", 10)
+    until(lambda: house.get(run).phase == "writing")
     before = house.get(run)
 
-    until(lambda: house.get(run).heartbeat_at >= before.heartbeat_at + 1_000, 5)
+    until(lambda: house.get(run).heartbeat_at >= before.heartbeat_at + 1_000)
 
     after = house.get(run)
     assert (0, None, before.updated_at) == (after.processed, after.total, after.updated_at)

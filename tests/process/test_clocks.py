@@ -16,33 +16,33 @@ def limits(*, generation_seconds: float = 60, **changes):
     return pytest.mark.parametrize("house", [replace(LIMITS, build=build, **changes)], indirect=True)
 
 
-@limits(generation_seconds=1.5)
-@pytest.mark.parametrize(("dataset", "rows", "expected"), [
-    ("silent", 10**11, ("failed", "generation_timeout")),
-    ("silent", 1_000, ("ready", None)),
+@limits(generation_seconds=4.5)
+@pytest.mark.parametrize(("rows", "expected"), [
+    (10**11, ("failed", "generation_timeout")),
+    (1_000, ("ready", None)),
 ])  # fmt: skip
-def test_a_build_may_take_so_long_and_no_longer(house, dataset, rows, expected):
+def test_a_build_may_take_so_long_and_no_longer(house, rows, expected):
     house.worker()
-    run = house.request(dataset, rows=rows)
+    run = house.request("silent", rows=rows)
 
     began = time.monotonic()
-    ended = house.wait(run, seconds=6)
+    ended = house.wait(run)
 
     assert expected == (ended.state, ended.failure_code)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     if ended.state == "failed":
-        assert "Building the file took longer than the 1.5 s allowed." == ended.failure_detail
+        assert "Building the file took longer than the 4.5 s allowed." == ended.failure_detail
         house.assert_nothing_left()
 
 
-@limits(slots=1, queue_seconds=1)
+@limits(slots=1, queue_seconds=5)
 def test_a_run_that_waits_too_long_fails_while_the_one_before_it_goes_on(house):
     house.worker()
     first = house.request("stream", **FOREVER)
     house.wait(first, "running")
     second = house.request("names")
 
-    ended = house.wait(second, seconds=5)
+    ended = house.wait(second)
 
     assert ("failed", "queue_timeout", 0) == (ended.state, ended.failure_code, ended.attempts)
     assert "running" == house.get(first).state
@@ -56,14 +56,14 @@ def test_runs_that_wait_when_the_last_worker_dies_fail_with_a_code_of_their_own(
     waiting = house.request("names")
     worker.kill()
 
-    house.sweep(after_seconds=house.limits.abandon_seconds - 5)
+    house.sweep(after_seconds=house.limits.abandon_seconds - 30)
     still = house.get(waiting).state
     house.sweep(after_seconds=house.limits.abandon_seconds + 5)
 
     assert "queued" == still
     assert "workers_gone" == house.get(waiting).failure_code
     assert "worker_lost" == house.get(running).failure_code
-    until(lambda: not house.children(), 3)
+    until(lambda: not house.children())
     house.assert_nothing_left()
 
 
@@ -82,7 +82,7 @@ def test_a_file_goes_when_its_time_is_over_and_the_row_stays(house):
     run = house.request("names")
     ready = house.wait(run, "ready", "expired")
 
-    until(lambda: house.get(run).artifact_key is None, 5, lambda: str(house.get(run)))
+    until(lambda: house.get(run).artifact_key is None, lambda: str(house.get(run)))
 
     expired = house.get(run)
     assert ("expired", None, ready.sha256, ready.rows) == (

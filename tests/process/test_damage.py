@@ -17,7 +17,7 @@ def checkpointed(house) -> bytes:
         return 0 == store.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
 
     with contextlib.closing(sqlite3.connect(house.store_path)) as store:
-        until(done, 10)
+        until(done)
     return house.store_path.read_bytes()
 
 
@@ -31,7 +31,7 @@ def test_a_store_whose_pages_are_damaged_ends_no_worker_and_costs_no_file(house)
             file.seek(page)
             file.write(b"\xff" * 300)
 
-    until(lambda: len([e for e in worker.events("StoreFailed") if "malformed" in e["problem"]]) > 5, 20, worker.events)
+    until(lambda: len([e for e in worker.events("StoreFailed") if "malformed" in e["problem"]]) > 5, worker.events)
     alive, left = worker.process.poll(), house.on_disk()
     worker.kill()
     for path in house.folder.glob("haulage.db*"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from dataclasses import replace
 
 import pytest
-from tests.process.house import AMINA, LIMITS, Bench, until
+from tests.process.house import AMINA, Bench, until
 
 from haulage.core.requester import Requester
 from haulage.exports.access import access_at_run
@@ -75,14 +74,15 @@ def test_what_cannot_be_read_is_named_and_nothing_of_it_is_told(any_house):
     house.assert_whole()
 
 
-@pytest.mark.parametrize("house", [replace(LIMITS, queue_seconds=3)], indirect=True)
 def test_a_row_that_cannot_even_be_claimed_ends_by_its_clock_and_no_worker_with_it(house):
     house.pretend_a_worker()
     damaged, last = house.request("names", rows=5), house.request("names", rows=6)
     with contextlib.closing(sqlite3.connect(house.store_path)) as store, store:
         store.execute(f"update exports set file_bytes = '{HUSH}', generation_ms = 'x' where id = ?", (damaged,))
-        store.execute("update exports set claim_by = claim_by + 60000 where id = ?", (last,))
     worker = house.worker()
+    worker.wait_for("Incident")
+    with house.writing() as tx:  # as if it had waited for so long
+        tx.exec_driver_sql(f"update exports set claim_by = 0 where id = '{damaged}'")
 
     assert ("failed", "queue_timeout") == (house.wait(damaged).state, house.get(damaged).failure_code)
     assert "ready" == house.wait(last).state
@@ -111,9 +111,8 @@ def test_a_damaged_row_of_a_dead_worker_is_swept_like_any_other(any_house):
     house.wait_for_rows(run)
     worker.kill()
     house.meddle(f"update exports set plan = '[]', notices = '[1]' where id = '{run}'")
-    until(lambda: not house.children(), 5)
-
-    house.meddle(f"update exports set lease_until = requested_at where id = '{run}'")
+    until(lambda: not house.children())
+    house.let_leases_run_out()
     house.sweep()
 
     assert ("failed", "worker_lost") == (house.get(run).state, house.get(run).failure_code)

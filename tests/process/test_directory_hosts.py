@@ -12,14 +12,12 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.process.house import FOREVER, LIMITS, House, stopped, until
+from tests.process.house import FOREVER, LIMITS, House, until
 from tests.process.network import FarLauncher, another_host, namespace_of
 from tests.process.test_disk_full import fill, small_disk  # noqa: F401 - a fixture
 
-from haulage.core.ports import Query
-
 # A lease that nobody waits for in these tests: what ends sooner, ends because the kernel freed a lock.
-PATIENT = replace(LIMITS, lease_seconds=25)
+PATIENT = replace(LIMITS, lease_seconds=60)
 
 
 @pytest.fixture
@@ -50,18 +48,18 @@ def test_the_run_of_a_killed_worker_is_ended_at_once_and_not_with_its_lease(hous
     ended = house.wait(run)
     assert ("failed", "worker_lost", 1) == (ended.state, ended.failure_code, ended.attempts)
     assert ended.finished_at < over
-    until(lambda: not house.on_disk(), 5)  # a child that was just dying may have kept the sweep from it once
+    until(lambda: not house.on_disk())  # a child that was just dying may have kept the sweep from it once
     house.assert_nothing_left()
 
 
 def test_a_killed_supervisor_takes_its_child_along_and_the_next_worker_ends_the_run(house):
     worker, run, _child = begun(house)
     worker.kill()
-    until(lambda: not house.children(), 3, lambda: "the child outlived its supervisor")
+    until(lambda: not house.children(), lambda: "the child outlived its supervisor")
     house.worker()
 
     assert "worker_lost" == house.wait(run).failure_code
-    until(lambda: not house.on_disk(), 5)
+    until(lambda: not house.on_disk())
     house.assert_nothing_left()
 
 
@@ -77,11 +75,10 @@ def test_a_killed_child_fails_its_run_and_its_slot_is_taken_again(house):
 
 def test_a_cancelled_run_whose_worker_is_killed_is_cancelled_at_once(house):
     worker, run, _child = begun(house)
-    worker.signal(signal.SIGSTOP)
-    until(lambda: stopped(worker.pid), 5)
+    house.freeze(worker)
     house.cancel(run)
     worker.kill()
-    until(lambda: not house.children(), 3)
+    until(lambda: not house.children())
 
     house.sweep()
 
@@ -89,15 +86,13 @@ def test_a_cancelled_run_whose_worker_is_killed_is_cancelled_at_once(house):
     house.assert_nothing_left()
 
 
-@pytest.mark.parametrize("house", [LIMITS], indirect=True)
 def test_a_frozen_worker_keeps_its_lock_and_loses_its_run_with_its_lease(house):
     frozen, run, child = begun(house)
-    frozen.signal(signal.SIGSTOP)
-    until(lambda: stopped(frozen.pid), 5)
+    house.freeze(frozen)
     house.sweep()
     kept = house.get(run).state
-    house.worker()
-    taken = house.wait(run)
+    house.sweep(after_seconds=house.limits.lease_seconds + 1)
+    taken = house.get(run)
     assert [child] == house.children()  # it works on, for a supervisor that cannot hear it
 
     frozen.signal(signal.SIGCONT)
@@ -117,7 +112,7 @@ def test_workers_killed_at_any_moment_leave_nothing_that_the_next_one_does_not_e
         worker.wait_for("RunClaimed", run=runs[-1])
         time.sleep(turn * 0.12)
         worker.kill()
-    until(lambda: not house.children(), 3, lambda: "a child outlived its supervisor")
+    until(lambda: not house.children(), lambda: "a child outlived its supervisor")
 
     house.sweep()
     house.sweep()
@@ -131,11 +126,13 @@ def test_workers_killed_at_any_moment_leave_nothing_that_the_next_one_does_not_e
 
 
 def test_two_workers_share_the_slots_and_each_run_is_worked_on_once(house):
-    workers = [house.worker(), house.worker()]
+    workers = [house.worker(held=True) for _ in range(2)]
     runs = [house.request("stream", rows=30_000 + n) for n in range(6)]
-    most = 0
+    until(lambda: len(house.running()) == 2)  # and none of the two can end
+    house.let_builds_end()
+    most = 2
     while house.store.exports.tally().keys() & {"queued", "running"}:
-        most = max(most, len(house.store.exports.list(Query(state="running"))))
+        most = max(most, len(house.running()))
 
     claimed = [event["run"] for worker in workers for event in worker.events("RunClaimed")]
     assert ["ready"] * 6 == [house.get(run).state for run in runs]
@@ -149,14 +146,15 @@ def test_a_full_volume_is_waited_for_and_beats_go_on(template, launcher, tmp_pat
     shutil.copy(template / "shop.db", tmp_path)
     house = House(tmp_path, launcher, PATIENT, store_url=f"directory://{small_disk}/store")
     try:
-        worker = house.worker()
-        run = house.request("stream", rows=400_000)
+        worker = house.worker(held=True)
+        run = house.request("stream", rows=100_000)
         house.wait_for_rows(run)
         ballast = small_disk / "ballast"
         fill(ballast)
         before = house.get(run).heartbeat_at
-        until(lambda: house.get(run).heartbeat_at > before, 10)  # a beat writes in its place
-        worker.wait_for("StoreFailed", where="settle", seconds=40)
+        until(lambda: house.get(run).heartbeat_at > before)  # a beat writes in its place
+        house.let_builds_end()
+        worker.wait_for("StoreFailed", where="settle")
         refused = worker.events("StoreFailed")[-1]["problem"]
         ballast.unlink()
 
@@ -189,8 +187,8 @@ def test_a_worker_whose_clock_is_an_hour_off_works_and_takes_nothing_from_others
         assert abs(minted[1] - minted[0] - ahead_seconds * 1000) < 60_000  # its clock really is off
         assert ["ready"] * 3 == [run.state for run in (*ended, alone)]
         assert {1} == {run.claim_no for run in (*ended, alone)}
-        assert all(0 <= run.started_at - run.requested_at < 20_000 for run in ended)
-        assert 0 <= alone.finished_at - alone.started_at < 20_000
+        assert all(0 <= run.started_at - run.requested_at < 60_000 for run in ended)
+        assert 0 <= alone.finished_at - alone.started_at < 60_000
         assert [] == [event for worker in (right, wrong) for event in worker.events("LeaseWasLost")]
         house.assert_whole()
     finally:
@@ -205,12 +203,14 @@ def test_two_hosts_that_share_a_folder_share_its_runs_and_end_those_of_each_othe
     with another_host() as prefix:
         far = FarLauncher(prefix)
         try:
-            here = house.worker(lanes=1)
+            here = house.worker(lanes=1, held=True)
             near, house.launcher = house.launcher, far
-            there = house.worker(lanes=1)
+            there = house.worker(lanes=1, held=True)
             house.launcher = near
             assert namespace_of(here.pid) != namespace_of(there.pid)
             runs = [house.request("stream", rows=60_000 + n) for n in range(4)]
+            until(lambda: len(house.running()) == 2)  # and none of the two can end, so that each host has one
+            house.let_builds_end()
             assert ["ready"] * 4 == [house.wait(run).state for run in runs]
             claims = [len(worker.events("RunClaimed")) for worker in (here, there)]
 
@@ -226,8 +226,8 @@ def test_two_hosts_that_share_a_folder_share_its_runs_and_end_those_of_each_othe
             assert ("failed", "worker_lost") == (ended.state, ended.failure_code)
             assert ended.finished_at < over
             assert other.wait_for("RunSettled", run=lost)
-            until(lambda: not house.children(), 5)
-            until(lambda: len(house.on_disk()) == 4, 5)
+            until(lambda: not house.children())
+            until(lambda: len(house.on_disk()) == 4)
             house.assert_whole()
         finally:
             for worker in house.workers:

@@ -77,7 +77,7 @@ def test_a_store_whose_disk_is_full_is_waited_for_and_the_settle_is_made_when_th
         ballast = small_disk / "ballast"
         fill(ballast)
         failed = worker.wait_for("StoreFailed")
-        until(lambda: worker.events("StoreFailed")[-1]["where"] != failed["where"], 10)
+        until(lambda: worker.events("StoreFailed")[-1]["where"] != failed["where"])
         ballast.unlink()
 
         ended = house.wait(run)
@@ -123,7 +123,7 @@ def test_a_budget_that_is_used_up_refuses_then_fails_then_gives_way_again(house)
     first = house.wait(house.request("names", rows=70_000))
     second = house.wait(house.request("names", rows=70_001))  # there is room left, but not for all of it
     house.exports.expire(AMINA, first.id)
-    until(lambda: house.get(first.id).artifact_key is None, 5)
+    until(lambda: house.get(first.id).artifact_key is None)
     third = house.wait(house.request("names", rows=70_002))
 
     assert ("ready", True) == (first.state, MIB < first.bytes < 2 * MIB)

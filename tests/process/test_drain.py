@@ -17,17 +17,18 @@ from haulage.worker.sweeper import Sweeper
 
 
 def test_a_draining_worker_finishes_what_runs_and_claims_no_more(house):
-    worker = house.worker(lanes=1)
+    worker = house.worker(lanes=1, held=True)
     first = house.request("names", rows=200_000)
     house.wait_for_rows(first)
     second = house.request("names", rows=5)
 
     worker.signal(signal.SIGTERM)
     worker.wait_for("WorkerDraining")
-    until(lambda: not house.store.workers.claiming(60), 3)
+    until(lambda: not house.store.workers.claiming(60))
     states = [presence.state for presence in house.store.workers.seen(60)]
     with pytest.raises(Refused) as refused:
         house.request("names", rows=6)
+    house.let_builds_end()
 
     assert 0 == worker.end()
     assert (["draining"], "no_worker") == (states, refused.value.code)
@@ -46,7 +47,7 @@ def test_what_does_not_finish_within_the_grace_is_stopped_and_says_so(house):
     worker.signal(signal.SIGTERM)
 
     assert 0 == worker.end()
-    assert 1 <= time.monotonic() - began < 15 < house.limits.build.generation_seconds
+    assert 1 <= time.monotonic() - began < 30 < house.limits.build.generation_seconds
     ended = house.get(run)
     assert ("failed", "worker_stopped") == (ended.state, ended.failure_code)
     house.assert_nothing_left()
@@ -61,10 +62,10 @@ def test_an_interrupt_stops_at_once_even_within_a_silent_statement(house, signal
     began = time.monotonic()
     for number in signals:
         worker.signal(number)
-        time.sleep(0.1)
+        worker.wait_for("WorkerDraining")
 
     assert 0 == worker.end()
-    assert time.monotonic() - began < 15 < house.limits.drain_seconds
+    assert time.monotonic() - began < 30 < house.limits.drain_seconds
     assert "worker_stopped" == house.get(run).failure_code
     house.assert_nothing_left()
 
@@ -76,7 +77,7 @@ def test_an_idle_worker_leaves_at_once_and_its_presence_with_it(house, number):
 
     worker.signal(number)
 
-    assert 0 == worker.end(3)
+    assert 0 == worker.end()
     assert worker.pid == seen.pid
     assert [] == house.store.workers.seen(60)
     assert worker.events("WorkerStopped")
@@ -134,7 +135,7 @@ def test_a_signal_handler_may_ring_the_bell_at_any_moment():
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
         heard = 0
-        until(lambda: bell.wait(0.0001) and len(rings) > 1_000, 30)
+        until(lambda: bell.wait(0.0001) and len(rings) > 1_000)
         heard = bell.wait(1)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -191,7 +191,7 @@ def test_a_server_that_forks_after_the_application_was_loaded_loses_no_run(house
                 served.add(answer.headers["pid"])
                 return len(served) == 2 and len(accepted) > 10
 
-            until(ask, 20)
+            until(ask)
 
     assert {str(child) for child in children} == served
     assert accepted == {run for (run,) in rows(house, "select id from exports")}

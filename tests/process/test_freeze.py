@@ -16,10 +16,12 @@ def test_a_supervisor_that_thaws_after_its_lease_changes_nothing_and_ends_its_ch
     run = house.request("stream", **FOREVER)
     child = house.child()
     house.wait_for_rows(run)
-    frozen.signal(signal.SIGSTOP)
-    until(lambda: stopped(frozen.pid), 5)
+    house.freeze(frozen)
+    house.let_leases_run_out()
     house.worker()
-    taken = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    house.wait(run)
+    until(lambda: house.get(run).artifact_key is None)
+    taken = house.get(run)
     assert [child] == house.children()  # it works on, for a supervisor that cannot hear it
 
     frozen.signal(signal.SIGCONT)
@@ -32,12 +34,12 @@ def test_a_supervisor_that_thaws_after_its_lease_changes_nothing_and_ends_its_ch
 
 
 def test_a_file_that_was_finished_while_its_supervisor_was_frozen_is_never_published(house):
-    frozen = house.worker()
+    frozen = house.worker(held=True)
     run = house.request("names", rows=200_000)
-    house.child()
     house.wait_for_rows(run)
-    frozen.signal(signal.SIGSTOP)
-    until(lambda: not house.children(), 20)
+    house.freeze(frozen)
+    house.let_builds_end()
+    until(lambda: not house.children())
     assert any(path.endswith("/part") for path in house.on_disk())  # whole, but nobody has published it
     house.sweep(after_seconds=house.limits.lease_seconds)
     taken = house.get(run)
@@ -50,33 +52,33 @@ def test_a_file_that_was_finished_while_its_supervisor_was_frozen_is_never_publi
     house.assert_nothing_left()
 
 
-@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=20)], indirect=True)
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=60)], indirect=True)
 def test_a_run_taken_from_a_living_worker_is_let_go_with_its_next_beat(house):
-    """As by a sweep whose clock is ahead; its own clock would let the worker go on for 16 s."""
+    """As by a sweep whose clock is ahead; its own clock would let the worker go on for 48 s."""
     worker = house.worker()
     run = house.request("stream", **FOREVER)
     house.wait_for_rows(run)
 
     began = time.monotonic()
-    house.sweep(after_seconds=30)
-    until(lambda: not house.children(), 12)
+    house.sweep(after_seconds=90)
+    until(lambda: not house.children())
 
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 30
     worker.wait_for("LeaseWasLost", run=run)
     assert "worker_lost" == house.get(run).failure_code
     house.assert_nothing_left()
 
 
 def test_a_supervisor_that_thaws_within_its_lease_goes_on_as_if_nothing_had_been(house):
-    worker = house.worker()
+    worker = house.worker(held=True)
     run = house.request("names", rows=200_000)
-    house.child()
     house.wait_for_rows(run)
     worker.signal(signal.SIGSTOP)
-    until(lambda: stopped(worker.pid), 5)
-    time.sleep(house.limits.lease_seconds / 4)
+    until(lambda: stopped(worker.pid))
+    time.sleep(5 * house.limits.beat_seconds)  # so that some are missed
 
     worker.signal(signal.SIGCONT)
+    house.let_builds_end()
 
     assert "ready" == house.wait(run).state
     house.assert_whole()
@@ -88,26 +90,26 @@ def test_a_frozen_child_is_killed_when_its_run_is_cancelled(house):
     child = house.child()
     house.wait_for_rows(run)
     os.kill(child, signal.SIGSTOP)
-    until(lambda: stopped(child), 5)
+    until(lambda: stopped(child))
 
     began = time.monotonic()
     house.cancel(run)
 
     assert "cancelled" == house.wait(run).state
-    assert house.limits.stop_seconds <= time.monotonic() - began < house.limits.stop_seconds + 2
+    assert house.limits.stop_seconds <= time.monotonic() - began < 30
     house.assert_nothing_left()
     assert worker.process.poll() is None
 
 
-@pytest.mark.parametrize("house", [replace(LIMITS, build=replace(BUILD, generation_seconds=1))], indirect=True)
+@pytest.mark.parametrize("house", [replace(LIMITS, build=replace(BUILD, generation_seconds=3))], indirect=True)
 def test_a_frozen_child_does_not_outlast_the_time_of_its_build(house):
     house.worker()
     run = house.request("silent", **FOREVER)
     child = house.child()
     os.kill(child, signal.SIGSTOP)
-    until(lambda: stopped(child), 5)
+    until(lambda: stopped(child))
 
-    ended = house.wait(run, seconds=6)
+    ended = house.wait(run)
 
     assert ("failed", "generation_timeout") == (ended.state, ended.failure_code)
     house.assert_nothing_left()
@@ -119,12 +121,13 @@ def test_while_a_child_is_frozen_its_supervisor_beats_and_progress_stands_still(
     child = house.child()
     house.wait_for_rows(run)
     os.kill(child, signal.SIGSTOP)
-    until(lambda: stopped(child), 5)
-    time.sleep(0.5)
-    before = house.get(run)
+    until(lambda: stopped(child))
 
-    until(lambda: house.get(run).heartbeat_at > before.heartbeat_at + 500, 5)
+    def stands_still():
+        before = house.get(run)
+        until(lambda: house.get(run).heartbeat_at > before.heartbeat_at + 500)
+        after = house.get(run)
+        return (before.processed, before.updated_at) == (after.processed, after.updated_at)
 
-    after = house.get(run)
-    assert (before.processed, before.updated_at) == (after.processed, after.updated_at)
-    assert after.heartbeat_at > after.updated_at
+    until(stands_still)  # what was said before may still be on its way
+    assert house.get(run).heartbeat_at > house.get(run).updated_at

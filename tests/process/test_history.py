@@ -31,7 +31,6 @@ SECONDS = 15
 WORKERS = 4
 CLIENTS = 6
 LOADED = 8  # times as long a machine with much else to do may need, until enough has happened
-SETTLING_SECONDS = 20
 CALM_SECONDS = 2
 ENDED_WELL = {0, -signal.SIGKILL, -signal.SIGTERM}  # the last: told to end before it had begun to listen
 CONFIGURATION = """
@@ -266,8 +265,8 @@ def test_after_a_long_history_of_trouble_nothing_is_amiss(house, trouble, times)
     trouble.thaw(everybody=True)
     trouble.fill_up()
     (house.folder / "enough").touch()
-    until(lambda: all(client.poll() is not None for client in trouble.clients.values()), SETTLING_SECONDS)
-    until(lambda: not house.store.exports.tally().keys() & {"queued", "running"}, SETTLING_SECONDS,
+    until(lambda: all(client.poll() is not None for client in trouble.clients.values()))
+    until(lambda: not house.store.exports.tally().keys() & {"queued", "running"},
           lambda: f"runs that do not end: {house.store.exports.tally()}")  # fmt: skip
     for worker in trouble.workers():
         worker.signal(signal.SIGTERM)

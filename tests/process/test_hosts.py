@@ -29,7 +29,7 @@ from haulage.stores import open_store
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 PART = 5 * MIB
 SOME = 300_000  # rows of "paced": 5.7 MB, so two parts
-SHARED = replace(LIMITS, slots=4)
+SHARED = replace(LIMITS, slots=4, lease_seconds=6)  # a lease that really runs out, after 4.8 s without an answer
 # As long as its source says at the time: it has no end when it is first built, and one when it is built again.
 PACED = Dataset(
     "paced",
@@ -144,7 +144,7 @@ class Hosts(House):
 
     def assert_whole(self):
         """Each ready run has its whole file; no byte besides, and no upload that was begun."""
-        until(lambda: not self.folders(), 10, self.folders)
+        until(lambda: not self.folders(), self.folders)
         assert self.promised() == self.in_the_bucket()
         assert [] == self.place.uploads()
 
@@ -154,7 +154,7 @@ class Hosts(House):
         def sent(run):
             return self.place.server.sent_bytes(f"{self.place.prefix}files/{self.get(run).artifact_key}")
 
-        until(lambda: all(sent(run) >= PART for run in runs), 10, lambda: "no part has arrived")
+        until(lambda: all(sent(run) >= PART for run in runs), lambda: "no part has arrived")
 
 
 @pytest.fixture
@@ -173,27 +173,27 @@ def works_again(house, worker):
         house.wait(house.request("names", rows=len(house.store.exports.list(Query(limit=1_000)))))
         return len(worker.events("RunSettled")) > before
 
-    until(has_built, 15, lambda: f"it builds nothing: {worker.events()[-5:]}")
+    until(has_built, lambda: f"it builds nothing: {worker.events()[-5:]}")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_host_that_is_cut_off_stops_itself_and_the_other_one_ends_its_runs_by_the_rule_of_each(house, way):
     lost_host = house.worker_on(house.near)
     fails, again = house.request("stream", **FOREVER), house.request("paced")
-    until(lambda: len(house.children_of(house.near)) == 2, 10)
+    until(lambda: len(house.children_of(house.near)) == 2)
     kept_host = house.worker_on(house.far)
     shared = house.wait(house.request("names"))  # the first one has its hands full
     house.wait_for_parts(fails, again)
 
     assert namespace_of(lost_host.pid) != namespace_of(kept_host.pid) != namespace_of(os.getpid())
     house.near.cut(way)
-    until(lambda: not house.children_of(house.near), 4, lambda: "a child outlives what its worker knows of its lease")
+    until(lambda: not house.children_of(house.near), lambda: "a child outlives what its worker knows of its lease")
     now, held = house.store.now(), [house.get(run) for run in (fails, again)]
     assert [("running", 1)] * 2 == [(run.state, run.claim_no) for run in held]
     assert [] == [run for run in held if run.lease_until <= now], "it might be somebody else's already"
 
     house.at_source(f"update pace set rows = {SOME}")
-    failed, rebuilt = house.wait(fails), house.wait(again, seconds=40)
+    failed, rebuilt = house.wait(fails), house.wait(again)
     assert ("failed", "worker_lost", 1) == (failed.state, failed.failure_code, failed.attempts)
     assert ("ready", 2, SOME) == (rebuilt.state, rebuilt.attempts, rebuilt.rows)
     assert kept_host.wait_for("RunSettled", run=again, move="finish")
@@ -204,7 +204,7 @@ def test_a_host_that_is_cut_off_stops_itself_and_the_other_one_ends_its_runs_by_
 
     house.near.mend()
     for run in (fails, again):
-        lost_host.wait_for("LeaseWasLost", run=run, seconds=60)
+        lost_host.wait_for("LeaseWasLost", run=run)
     assert [failed, rebuilt] == [house.get(run) for run in (fails, again)]
     assert [] == lost_host.events("RunSettled")
     works_again(house, lost_host)
@@ -221,8 +221,8 @@ def test_files_that_were_finished_and_not_settled_when_their_host_was_cut_off_go
     house.server.execute(house.database, NOT_READY)
     lost_host = house.worker_on(house.near)
     fails, again = house.request("names"), house.request("again")
-    until(lambda: len(house.place.objects()) == 2, 10)
-    until(lambda: len([e for e in lost_host.events("StoreFailed") if e["where"] == "settle"]) > 1, 10)
+    until(lambda: len(house.place.objects()) == 2)
+    until(lambda: len([e for e in lost_host.events("StoreFailed") if e["where"] == "settle"]) > 1)
     finished = sorted(house.place.objects())
     house.near.cut("its interface is down")
     house.server.execute(house.database, "drop function not_now cascade")
@@ -233,7 +233,7 @@ def test_files_that_were_finished_and_not_settled_when_their_host_was_cut_off_go
     objects = list(house.place.objects())
     house.near.mend()
     for run in (fails, again):
-        lost_host.wait_for("LeaseWasLost", run=run, seconds=60)
+        lost_host.wait_for("LeaseWasLost", run=run)
 
     assert [f"{run}.1" for run in sorted((fails, again))] == finished
     assert ("failed", "worker_lost") == (failed.state, failed.failure_code)

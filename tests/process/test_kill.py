@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
-from tests.process.house import FOREVER, Bench, at_a_random_moment, until
+from tests.process.house import FOREVER, LIMITS, Bench, at_a_random_moment, until
 
 SILENT = pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
 
@@ -26,7 +27,7 @@ def test_a_killed_child_fails_its_run_and_leaves_no_byte(house, dataset):
 
     os.kill(child, signal.SIGKILL)
 
-    ended = house.wait(run, seconds=3)
+    ended = house.wait(run)
     assert ("failed", "child_killed") == (ended.state, ended.failure_code)
     assert "SIGKILL" in worker.wait_for("RunSettled", run=run)["cause"]
     house.assert_nothing_left()
@@ -39,7 +40,7 @@ def test_a_killed_supervisor_takes_its_child_along_even_within_a_silent_statemen
 
     worker.kill()
 
-    until(lambda: not house.children(), 2, lambda: "the child outlived its supervisor")
+    until(lambda: not house.children(), lambda: "the child outlived its supervisor")
     assert "running" == house.get(run).state
 
 
@@ -48,11 +49,12 @@ def test_the_run_of_a_killed_supervisor_is_failed_by_the_next_worker(house, data
     worker, run, _child = started(house, dataset)
 
     worker.kill()
+    house.let_leases_run_out()
     next_worker = house.worker()
 
-    ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    ended = house.wait(run)
     assert ("failed", "worker_lost", 1) == (ended.state, ended.failure_code, ended.attempts)
-    assert next_worker.events("RunSettled")
+    assert "lose" == next_worker.wait_for("RunSettled", run=run)["move"]
     house.assert_nothing_left()
 
 
@@ -72,9 +74,10 @@ def test_whoever_is_killed_the_next_worker_ends_the_run_and_no_byte_is_left(hous
     else:
         os.killpg(worker.pid, signal.SIGKILL)
         assert -signal.SIGKILL == worker.end()
+    house.let_leases_run_out()
     house.worker()
 
-    ended = house.wait(run, seconds=house.limits.lease_seconds + 3)
+    ended = house.wait(run)
     assert "failed" == ended.state
     assert ended.failure_code in {"worker_lost", "child_killed"}
     house.assert_nothing_left()
@@ -89,7 +92,8 @@ def test_workers_killed_at_random_moments_leave_nothing_that_the_sweep_does_not_
         worker.wait_for("RunClaimed", run=runs[-1])
         at_a_random_moment(seed, 0.7)
         worker.kill()
-    until(lambda: not house.children(), 3, lambda: "a child outlived its supervisor")
+        house.let_leases_run_out()  # or the slots would be taken
+    until(lambda: not house.children(), lambda: "a child outlived its supervisor")
 
     house.sweep(after_seconds=60)
 
@@ -100,13 +104,14 @@ def test_workers_killed_at_random_moments_leave_nothing_that_the_sweep_does_not_
     house.assert_whole()
 
 
+@pytest.mark.parametrize("house", [replace(LIMITS, lease_seconds=2)], indirect=True)
 def test_a_run_whose_lane_cannot_start_is_lost_and_not_beaten_for(house):
     """The kernel may refuse a thread: what was claimed for it is nobody's."""
     house.pretend_a_worker()
     run = house.request("names")
     with Bench(house) as bench:
         bench.claim()  # and its thread is never started
-        until(lambda: house.get(run).lease_until < house.store.now(), house.limits.lease_seconds + 1)
+        until(lambda: house.get(run).lease_until < house.store.now())
         house.sweep()
 
     assert ("failed", "worker_lost") == (house.get(run).state, house.get(run).failure_code)

@@ -179,7 +179,7 @@ def test_the_power_goes_under_a_living_worker_and_the_next_finds_its_run(house, 
         os.kill(pid, signal.SIGKILL)
     disk.cut()
     assert -signal.SIGKILL == worker.end()
-    until(lambda: not house.children(), 5)
+    until(lambda: not house.children())
     disk.close()
     with (
         contextlib.closing(LossyDisk(tmp_path / "disk")) as again,

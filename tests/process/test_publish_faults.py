@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from dataclasses import replace
 
 import pytest
-from tests.process.house import AMINA, FOREVER, LIMITS, until
+from tests.process.house import AMINA, FOREVER, LIMITS, stopped, until
 from tests.process.shimmed import BY_CHILD, PUBLISH, REMOVE, Shimmed, rule_for
 
 from haulage.core.errors import Refused
@@ -19,7 +20,7 @@ from haulage.core.errors import Refused
 EXPECTED = {"ENOSPC": "no_space", "EDQUOT": "no_space", "EIO": "storage_failed"}
 TIDYING = ("open work/KEY", "close work/KEY", "rmdir work/KEY")  # after the file has its name
 WAL = "haulage.db-wal"
-PATIENT = replace(LIMITS, lease_seconds=30)  # no lease is lost because the machine is busy
+PATIENT = replace(LIMITS, lease_seconds=50)  # no lease is lost because the machine is busy
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_killed_at_any_call_of_a_build_nothing_false_is_promised_and_nothing_is_
         assert "child_killed" == house.wait(run).failure_code
     else:
         assert -9 == worker.end()
-        until(lambda: not house.children(), 3)
+        until(lambda: not house.children())
         house.sweep(after_seconds=60)
         assert ("failed", "worker_lost") == (house.get(run).state, house.get(run).failure_code)
     assert 1 == house.fired()
@@ -138,15 +139,17 @@ def test_a_kernel_that_lies_about_a_name_is_found_out_at_the_latest_by_who_asks_
 
 def test_a_file_cut_short_between_its_end_and_its_name_is_not_published(house):
     """The child has ended, its supervisor is frozen: the moment between is made long enough to be hit."""
-    worker = house.worker()
+    worker = house.worker(held=True)
     run = house.request("names", rows=200_000)
     house.wait_for_rows(run)
-    worker.signal(19)
-    until(lambda: not house.children(), 20)
+    worker.signal(signal.SIGSTOP)
+    until(lambda: stopped(worker.pid))
+    house.let_builds_end()
+    until(lambda: not house.children())
     part = house.artifacts_root / "work" / f"{run}.1" / "part"
     os.truncate(part, part.stat().st_size - 1)
 
-    worker.signal(18)
+    worker.signal(signal.SIGCONT)
 
     assert "verify_failed" == house.wait(run).failure_code
     house.assert_nothing_left()
@@ -221,7 +224,7 @@ def test_killed_at_any_call_of_a_settle_the_run_is_lost_without_a_file_or_ready_
         run = house.request("names", rows=len(ended) + 1)
         assert -9 == worker.end()
         assert len(ended) + 1 == house.fired()
-        until(lambda: not house.children(), 3)
+        until(lambda: not house.children())
         house.sweep(after_seconds=60)
         ended.append(house.get(run).state)
         house.assert_whole()
@@ -239,9 +242,9 @@ def test_an_error_at_any_call_of_a_settle_is_survived(house, call, action):
         house.rule(f"{call} {WAL} {nth} {action} /part")
         run = house.request("names", rows=nth)
         assert "ready" == house.wait(run).state
-        until(lambda n=nth: house.fired() == n, 5)
+        until(lambda n=nth: house.fired() == n)
 
-    assert worker.events("StoreFailed")
+    worker.wait_for("StoreFailed")
     house.assert_whole()
 
 
@@ -251,7 +254,7 @@ def test_a_store_whose_disk_fails_for_a_while_neither_loses_nor_doubles_a_run(ho
     house.wait_for_rows(run)
     house.rule(f"fsync {WAL} 0 EIO")
     worker.wait_for("StoreFailed")
-    until(lambda: house.fired() > 2, 10)
+    until(lambda: house.fired() > 2)
     house.rule()
 
     ended = house.wait(run)

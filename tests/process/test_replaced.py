@@ -24,7 +24,7 @@ def test_a_worker_whose_store_is_replaced_neither_counts_in_the_new_one_nor_touc
         Path(f"{house.store_path}{beside}").unlink()
     shutil.copy(template / "haulage.db", tmp_path / "restored.db")
     (tmp_path / "restored.db").replace(house.store_path)
-    until(lambda: [e for e in worker.events("StoreFailed") if "replaced" in e["problem"]], 10)
+    until(lambda: [e for e in worker.events("StoreFailed") if "replaced" in e["problem"]])
 
     with contextlib.closing(House(tmp_path, house.launcher, house.limits)) as after:
         with pytest.raises(Refused) as refused:

@@ -1,13 +1,15 @@
-"""A server ends the connections of a worker, as at its restart or behind a firewall: the worker lives and works on."""
+"""A server ends its connections, as at a restart or behind a firewall: workers live and work on, and doors answer."""
 
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
-from tests.process.house import until
+from tests.process.house import AMINA, until
 from tests.promises import NotPromised
 
 from haulage.core.errors import StoreUnavailable
+from haulage.exports.plan import Asked
 
 OTHERS = {
     "postgresql": "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
@@ -24,11 +26,11 @@ def end_connections(house):
     for (number,) in found:
         with contextlib.suppress(Exception):  # It has ended by itself.
             house.meddle(END[house.kind].format(number))
-    until(lambda: answers(house), 10)  # the tests' own connections were among them
     return len(found)
 
 
 def answers(house):
+    """Say whether our own connections are new ones."""
     try:
         house.store.exports.tally()
         house.store.exports.get("nobody")
@@ -37,33 +39,41 @@ def answers(house):
     return True
 
 
-def request(house, rows):
-    """Ask until the connections of the door itself are new ones."""
-    accepted = []
-
-    def asked():
-        with contextlib.suppress(StoreUnavailable):
-            accepted.append(house.request("names", rows=rows))
-        return accepted
-
-    until(asked, 10)
-    return accepted[0]
-
-
 def test_a_worker_whose_connections_are_ended_while_it_waits_and_while_it_builds_lives_and_works_on(any_house):
     house = any_house
     worker = house.worker()
     ended = []
     for turn in range(3):
         ended.append(end_connections(house))
-        run = house.wait(request(house, 100 + turn))
+        until(lambda: answers(house))
+        run = house.wait(house.request("names", rows=100 + turn))
         assert "ready" == run.state, worker.stderr.read_text()
     long = house.request("stream", rows=600_000)
     house.wait_for_rows(long)
     ended.append(end_connections(house))
+    until(lambda: answers(house))
 
     assert ("ready", 1) == (house.wait(long).state, house.get(long).claim_no)
     assert min(ended) > 0
     assert worker.process.poll() is None
     assert [] == worker.events("Incident")
     house.assert_whole()
+
+
+def test_a_door_that_only_takes_requests_is_served_at_the_second_one(any_house):
+    """Nothing is read before a request begins to write, so nothing else finds out that the connection is gone."""
+    house = any_house
+    house.pretend_a_worker()
+    with ThreadPoolExecutor(5) as together:
+        list(together.map(lambda _: house.store.exports.waiting(), range(50)))
+    ended = end_connections(house)
+    heard = []
+    for rows in range(5):
+        try:
+            house.exports.accept(AMINA, Asked("names", "csv", {"rows": rows}))
+            heard.append(True)
+        except StoreUnavailable:
+            heard.append(False)
+
+    assert ended > 1
+    assert [False, True, True, True, True] == heard

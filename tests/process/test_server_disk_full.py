@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from starlette.testclient import TestClient
-from tests.process.house import AMINA, LIMITS, House, stopped, until
+from tests.process.house import AMINA, LIMITS, House, until
 from tests.process.test_disk_full import fill
 from tests.servers import mariadb, postgresql
 from tests.servers.starting import NOBODY, make_folder
@@ -132,16 +132,6 @@ def ask(house, number):
     return house.exports.accept(AMINA, Asked("names", "csv", {"rows": number}), idempotency_key=f"k{number}").run.id
 
 
-def freeze(house, worker):
-    """Stop a worker, but not within a transaction that others wait for; gives a run that waits for it."""
-    while True:
-        worker.signal(signal.SIGSTOP)
-        until(lambda: stopped(worker.pid), 5)
-        with contextlib.suppress(StoreUnavailable):
-            return ask(house, 0)
-        worker.signal(signal.SIGCONT)
-
-
 def ask_until_refused(house):
     """Requests, each another one, until there is no room for one more; gives the runs, and what the last was told."""
     accepted = []
@@ -156,7 +146,8 @@ def ask_until_refused(house):
 def test_requests_are_told_and_workers_go_on_when_there_is_room_again(house, database, disk):
     worker = house.worker()
     house.pretend_a_worker()
-    waiting = freeze(house, worker)
+    house.freeze(worker)
+    waiting = ask(house, 0)
     ballast = disk / "ballast"
     fill(ballast)
     accepted, number, said = ask_until_refused(house)
@@ -165,14 +156,14 @@ def test_requests_are_told_and_workers_go_on_when_there_is_room_again(house, dat
     with database.choked():
         worker.signal(signal.SIGCONT)
         if database.chokes:
-            until(lambda: len(failed(worker, "claim")) > 3, 20)
+            until(lambda: len(failed(worker, "claim")) > 3)
         else:
-            until(lambda: worker.events("RunSettled") or failed(worker), 20)
+            until(lambda: worker.events("RunSettled") or failed(worker))
         ballast.unlink()
 
     again = [ask(house, each) for each in range(number, number + 5)]
     runs = [waiting, *accepted, *again]
-    ended = [house.wait(run, seconds=60) for run in runs]
+    ended = [house.wait(run) for run in runs]
 
     assert any(words in said for words in FULL)
     assert [] == [words for words in refused if not any(each in words for each in FULL)]

@@ -139,7 +139,7 @@ def test_a_lost_run_whose_bytes_cannot_be_unlinked_says_so_and_keeps_its_key(hou
     house.artifacts.begin(f"{run}.1").joinpath("part").write_bytes(b"half a file")
     disk = BrokenDisk(house.artifacts)
     sweep = ExportSweep(house.store, disk, house.limits, house.events.append)
-    late = house.store.now() + 10_000
+    late = house.store.now() + 30_000
 
     sweep.pass_once(late)
     between = house.get(run)
@@ -173,7 +173,8 @@ def test_a_file_that_is_not_the_one_promised_is_reported_lost_and_its_run_correc
         house.exports.open_file(AMINA, run.id)
 
     assert "artifact_lost" == refused.value.code
-    assert ("failed", "artifact_lost") == (house.get(run.id).state, house.get(run.id).failure_code)
+    lost = house.get(run.id)
+    assert ("failed", "artifact_lost", None) == (lost.state, lost.failure_code, lost.expires_at)
     house.sweep()
     house.assert_nothing_left()
     if how == "a link":
@@ -201,12 +202,12 @@ def test_a_pass_that_the_store_refuses_counts_nothing_that_it_did_not_do(house, 
 
     sweep = ExportSweep(house.store, house.artifacts, house.limits, house.events.append)
     monkeypatch.setattr(house.store.exports, "settle", settle)
-    late = house.store.now() + 10_000
+    late = house.store.now() + 30_000
     with pytest.raises(StoreUnavailable):
         sweep.pass_once(late)
     between = house.get(run)
     monkeypatch.undo()
-    report = sweep.pass_once(late + 20_000)
+    report = sweep.pass_once(late + 40_000)
 
     assert "running" == between.state
     assert (1, "worker_lost") == (report.lost, house.get(run).failure_code)

@@ -18,6 +18,25 @@ from haulage.stores import open_store
 from haulage.worker import process, supervisor
 from haulage.worker.sweeper import Sweeper
 
+# A child that waits at the end of its file while there is a gate: what a test does before that, it does in time.
+HELD = """
+import time
+from pathlib import Path
+from haulage.exports import build
+from haulage.worker.child import main
+
+end, gate = build._Writer.end, Path({gate!r})
+
+def wait_and_end(writer):
+    writer.flush()
+    while gate.exists():
+        time.sleep(0.01)
+    end(writer)
+
+build._Writer.end = wait_and_end
+main()
+"""
+
 
 def main(config: dict, log: Path) -> None:
     lock = threading.Lock()
@@ -35,6 +54,8 @@ def main(config: dict, log: Path) -> None:
         resource.setrlimit(getattr(resource, name), (value, value))
     if config["look_seconds"] is not None:
         supervisor.LOOK_SECONDS = config["look_seconds"]
+    if config.get("gate") is not None:
+        process.START = HELD.format(gate=config["gate"])
     if not config["inotify"]:
         refuse_inotify()
     limits = ExportLimits(**{**config["limits"], "build": BuildLimits(**config["limits"]["build"])})

@@ -8,7 +8,8 @@ import signal
 from contextlib import closing
 
 import pymysql
-from tests.servers.starting import free_port, make_folder, missing, prepare, start
+from tests.ports import free_port
+from tests.servers.starting import make_folder, missing, prepare, start
 
 SETTINGS = (
     "--innodb-buffer-pool-size=64M",

@@ -10,8 +10,8 @@ import itertools
 from contextlib import closing, contextmanager
 
 from sqlalchemy import create_engine
+from tests.ports import free_port
 from tests.servers import mariadb, postgresql
-from tests.servers.starting import free_port
 
 from haulage.stores.open import open_store
 from haulage.stores.postgresql import MIGRATION_LOCK

@@ -9,8 +9,9 @@ import signal
 import socket
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.servers import postgresql
-from tests.servers.starting import NOBODY, free_port, make_folder, missing, runs_as, start
+from tests.servers.starting import NOBODY, make_folder, missing, runs_as, start
 
 SETTINGS = """
 [databases]

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
-from tests.servers.starting import NOBODY, free_port, make_folder, missing, prepare, runs_as, start
+from tests.ports import free_port
+from tests.servers.starting import NOBODY, make_folder, missing, prepare, runs_as, start
 
 SETTINGS = ("fsync=off", "synchronous_commit=on", "max_connections=200", "shared_buffers=32MB", "autovacuum=off")
 

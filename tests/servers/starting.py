@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-START_SECONDS = 60
+START_SECONDS = 120
 MEMORY = "/dev/shm"  # a commit waits for the disk; thousands of them in a test need not
 
 
@@ -34,11 +33,6 @@ def make_folder(name: str, place: Path | None = None) -> Path:
     # The folder goes after the server: what was registered last is called first.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def prepare(command: list) -> None:
@@ -66,7 +60,7 @@ def start(command: list, ending: int, answers, log: Path) -> subprocess.Popen:
 
 def stop(process: subprocess.Popen) -> None:
     process.stdin.close()
-    process.wait(20)
+    process.wait(60)
 
 
 def missing(what: str) -> None:

@@ -39,11 +39,11 @@ class Yard:
     @contextlib.contextmanager
     def writer(self):
         """A connection that may write; every statement is committed at once."""
-        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as source:
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=60)) as source:
             yield source
 
     def order(self, dataset: Dataset, *, format="csv", compression=None, columns=None, options=None, limits=None,
-              file_bytes=10**9, reserved_bytes=10**9, **parameters) -> BuildOrder:  # fmt: skip
+              file_bytes=10**9, reserved_bytes=10**9, busy_seconds=0.2, **parameters) -> BuildOrder:  # fmt: skip
         resolved = resolve_parameters(dataset, parameters)
         plan = freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, columns)
         plan["limits"] = PLENTY | (limits or {})
@@ -51,7 +51,9 @@ class Yard:
         folder.mkdir()
         settled = resolve_options(FORMATS[format], options or {})
         limits = (file_bytes, reserved_bytes)
-        order = BuildOrder(self.url, 0.2, str(folder), plan, format, settled, compression, *limits, progress_seconds=0)
+        order = BuildOrder(
+            self.url, busy_seconds, str(folder), plan, format, settled, compression, *limits, progress_seconds=0
+        )
         return BuildOrder.from_json(order.to_json())  # as it comes out of the pipe
 
     def build(self, dataset: Dataset, *, source=None, **asked) -> tuple[Built, bytes]:

@@ -267,7 +267,7 @@ class Server:
 
     def __exit__(self, *_):
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
         self._socket.close()
 
     def connect(self, method, path, headers=None, *, receive_bytes=None):
@@ -279,7 +279,7 @@ class Server:
         lines = [f"{method} {path} HTTP/1.1", f"Host: localhost:{self.port}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
-        connection.settimeout(20)
+        connection.settimeout(60)
         return connection
 
 

@@ -142,7 +142,7 @@ class Terminal:
         return answer.document["id"]
 
 
-def until(true, seconds=20.0):
+def until(true, seconds=60.0):
     """Wait for something that another process does."""
     limit = time.monotonic() + seconds
     while not true():

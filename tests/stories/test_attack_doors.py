@@ -32,7 +32,7 @@ def test_thousands_of_names_in_a_query_do_not_hold_the_loop(house):
     given = _given(request, asking, "orders")
 
     assert NAMES == len(given)
-    assert time.process_time() - began < 1, "it ran for 8 s, once a look-up a name"
+    assert time.process_time() - began < 4, "it ran for 8 s, once a look-up a name"
 
 
 def test_names_of_a_query_may_be_repeated(house):
@@ -51,11 +51,11 @@ def test_it_says_that_it_lives_while_every_thread_waits(house):
         every = int(anyio.to_thread.current_default_thread_limiter().total_tokens)
         async with anyio.create_task_group() as waiting:
             for _ in range(every):
-                waiting.start_soon(anyio.to_thread.run_sync, go_on.wait, 10)
+                waiting.start_soon(anyio.to_thread.run_sync, go_on.wait, 60)
             try:
                 await anyio.wait_all_tasks_blocked()
                 async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                    with anyio.fail_after(5):
+                    with anyio.fail_after(30):
                         return await client.get("/api/health/live")
             finally:
                 go_on.set()
@@ -91,7 +91,7 @@ def test_the_counts_of_one_tenant_leave_places_for_others(house):
 
     def slow(requester, *_args, **_how):
         if requester.tenant == "north":
-            go_on.wait(10)
+            go_on.wait(60)
         return Counts(None, 5, None)
 
     app.state.haulage.services.exports.counts = slow
@@ -111,7 +111,9 @@ def test_the_counts_of_one_tenant_leave_places_for_others(house):
                 counting.start_soon(count, client, "amina")
             await anyio.sleep(0.2)
             await count(client, "chloe")
-            await anyio.sleep(0.8)  # longer than a count waits for a place
+            with anyio.move_on_after(50):
+                while len(answers["amina"]) < COUNTS_IN_ALL - COUNTS_AT_ONCE:  # noqa: ASYNC110 - refused, in their time
+                    await anyio.sleep(0.01)
             go_on.set()
 
     anyio.run(attack)

@@ -233,7 +233,7 @@ def test_a_source_that_is_locked(rollback):
         source.execute("rollback")
 
     assert ("source_locked", "The data is locked by another program.") == (failed.code, failed.detail)
-    assert 0.2 <= took < 4  # it was waited for, as long as the operator said
+    assert 0.2 <= took < 30  # it was waited for, as long as the operator said
     assert b"a\n1\n" == rollback.build(query("select 1 as a"))[1]
 
 
@@ -249,9 +249,9 @@ def test_a_lock_that_goes_away_in_time_is_waited_for(rollback):
 
     thread = threading.Thread(target=lock)
     thread.start()
-    locked.wait(5)
+    locked.wait(60)
     try:
-        assert b"a\n1\n" == rollback.build(query("select 1 as a"))[1]
+        assert b"a\n1\n" == rollback.build(query("select 1 as a"), busy_seconds=60)[1]
     finally:
         done.set()
         thread.join()

@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 from tests.objects_proxy import Proxy
-from tests.objects_server import KEYS, READER, free_ports
+from tests.objects_server import KEYS, READER
+from tests.ports import free_port
 from tests.stories.terminal import CONFIGURATION, SECRET, Terminal
 
 IN_A_BUCKET = """
@@ -74,7 +75,7 @@ def test_the_doctor_names_what_is_wrong_with_a_bucket(terminal, place, trouble):
         "keys that may only read": {"HAULAGE_OBJECTS__ACCESS_KEY": READER["access_key"],
                                     "HAULAGE_OBJECTS__SECRET_KEY": READER["secret_key"]},
         "a wrong secret": {"HAULAGE_OBJECTS__SECRET_KEY": "wrong-secret-of-nobody"},
-        "nobody there": {"HAULAGE_OBJECTS__ENDPOINT": f"http://127.0.0.1:{free_ports(1)[0]}"},
+        "nobody there": {"HAULAGE_OBJECTS__ENDPOINT": f"http://127.0.0.1:{free_port()}"},
         "no such bucket": {"HAULAGE_ARTIFACTS": "s3://nobody-made-this"},
     }[trouble]  # fmt: skip
     said = {

@@ -42,7 +42,7 @@ def ready(process):
 def ask(url, key=None, body=None, opener=urllib.request.build_opener()):  # noqa: B008 - one for all
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
-    with opener.open(request, timeout=10) as answer:
+    with opener.open(request, timeout=60) as answer:
         return answer.read()
 
 
@@ -70,7 +70,7 @@ def test_up_serves_and_works_and_brings_a_dead_worker_back(terminal):
         answer = terminal.run("export", "orders", "-o", "orders.csv")
         live = ask(f"{address}/api/health/live")
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
 
     assert 0 == answer.code
     assert live
@@ -87,7 +87,7 @@ def test_term_lets_a_build_of_up_finish(tmp_path):
         with terminal.started("export", "endless"):
             until(lambda: [run["state"] for run in listed(terminal)] == ["running"])
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=100)
+            process.communicate(timeout=120)
         (run,) = listed(terminal)
 
     assert "ready" == run["state"], run
@@ -150,7 +150,7 @@ def test_serve_without_a_worker_refuses_exports_with_no_worker(terminal):
             ask(f"{address}/api/exports", key, {"dataset": "orders", "format": "csv"})
         problem = json.load(refused.value)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
     assert (503, "no_worker") == (refused.value.code, problem["code"])
     assert 0 == process.returncode
@@ -170,7 +170,7 @@ def test_a_key_that_is_banned_is_refused_at_the_next_request(terminal):
         with pytest.raises(urllib.error.HTTPError) as sign_in:
             ask(f"{address}/api/session", body={"key": key})
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
 
     assert "amina" == before["account"] == with_faults["account"]
     assert (401, 401) == (refused.value.code, sign_in.value.code)
@@ -234,7 +234,7 @@ def test_the_demo_is_ready_by_itself_and_leaves_nothing(tmp_path):
         joined = terminal.run("export", datasets[-1]["name"], "--config", shown["config"])
         mode = folder.stat().st_mode & 0o777
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
 
     assert "a-key-of-mine" == shown["key"]
     assert 5 <= len(datasets)
@@ -259,7 +259,7 @@ def test_a_demo_in_a_folder_is_used_again(tmp_path):
         first = ready(process)
         second = terminal.run("demo", "--dir", folder, "--port", "0", "--no-browser")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     made = (folder / "flights.db", folder / "shop.db")
     data = next(path for path in made if path.exists()).stat().st_mtime_ns
     with terminal.started(*words) as process:
@@ -268,7 +268,7 @@ def test_a_demo_in_a_folder_is_used_again(tmp_path):
         with pytest.raises(urllib.error.HTTPError):
             ask(f"{again['address']}/api/datasets", first["key"])
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
 
     assert 2 == second.code
     assert "a demo is running in" in second.err
@@ -304,9 +304,9 @@ def test_a_further_worker_joins_a_demo_with_the_command_that_it_prints(tmp_path)
         with subprocess.Popen(words, cwd="/", env={"PATH": "/nowhere"}, stderr=subprocess.PIPE, text=True) as worker:
             ready_line = next(line for line in iter(worker.stderr.readline, "") if "worker ready" in line)
             worker.send_signal(signal.SIGTERM)
-            worker.communicate(timeout=20)
+            worker.communicate(timeout=120)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
 
     assert ready_line
     assert 0 == worker.returncode

@@ -36,7 +36,7 @@ class Server:
         self.host, self.port = urlsplit(json.loads(line)["address"]).netloc.split(":")
 
     def ask(self, method, path, body=None, **headers):
-        connection = http.client.HTTPConnection(self.host, int(self.port), timeout=20)
+        connection = http.client.HTTPConnection(self.host, int(self.port), timeout=60)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"Content-Type": "application/json", **sent})
@@ -63,7 +63,7 @@ def serving(terminal, more=""):
     with terminal.started("serve", "--port", "0", "--json", FORWARDED_ALLOW_IPS="*") as process:
         yield Server(process), {"Authorization": f"Bearer {key}"}
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
 
 def test_who_says_to_come_from_elsewhere_is_not_believed(terminal):
@@ -141,7 +141,7 @@ def as_of_now(asked):
 def test_a_standing_that_hangs_fails_its_run_and_leaves_the_lane_to_others(terminal):
     (terminal.folder / "hanging_house.py").write_text(HANGS)
     text = terminal.config.read_text()
-    terminal.config.write_text(f'app = "hanging_house:haul"\n{text}\n[limits.doors]\nhost_seconds = 2\n')
+    terminal.config.write_text(f'app = "hanging_house:haul"\n{text}\n[limits.doors]\nhost_seconds = 5\n')
     with contextlib.closing(Haulage.from_toml(terminal.config, environ={})) as haul:
         now = haul.store.now()
         haul.store.workers.announce(Presence("w", "h", 1, "0", "claiming", 1, now, now))
@@ -150,9 +150,9 @@ def test_a_standing_that_hangs_fails_its_run_and_leaves_the_lane_to_others(termi
             for account in ("hangs", "amina", "hanging", "ben")
         ]
         with terminal.started("worker", "--lanes", "exports=1") as worker:
-            until(lambda: all(haul.store.exports.get(each).finished_at for each in ids), 60)
+            until(lambda: all(haul.store.exports.get(each).finished_at for each in ids))
             worker.send_signal(signal.SIGTERM)
-            worker.communicate(timeout=30)
+            worker.communicate(timeout=120)
         ended = [haul.store.exports.get(each) for each in ids]
 
     assert ["host_silent", None, "host_silent", None] == [run.failure_code for run in ended]

@@ -38,7 +38,7 @@ class Visitor:
         headers |= {"Content-Type": "application/json"} if data else {}
         request = urllib.request.Request(self.address + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as problem:
             return problem.code, problem.read()

@@ -203,7 +203,7 @@ def test_an_object_changed_behind_our_back_is_a_lost_artifact(bucket, change):
 def follow(location, **headers):
     """Fetch a signed address as a client does that knows nothing of us."""
     parts = urlsplit(location)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
     connection.request("GET", f"{parts.path}?{parts.query}", headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read(), dict(answer.getheaders())

@@ -58,7 +58,7 @@ def test_counting_never_takes_every_thread(house, serve):
 
     def slow(*_args, **_how):
         under_way.release()
-        go_on.wait(10)
+        go_on.wait(60)
         return Counts(None, 5, None)
 
     app.state.haulage.services.exports.counts = slow
@@ -66,7 +66,7 @@ def test_counting_never_takes_every_thread(house, serve):
     with serve(app) as server:
         held = [server.connect("GET", "/api/datasets/orders/counts", headers) for _ in range(COUNTS_AT_ONCE)]
         for _ in held:
-            assert under_way.acquire(timeout=10)
+            assert under_way.acquire(timeout=60)
         refused = read_all(server.connect("GET", "/api/datasets/orders/counts", headers))
         others = read_all(server.connect("GET", "/api/exports", headers))
         go_on.set()

@@ -292,4 +292,4 @@ def test_a_mounted_application_sweeps_without_being_told_of_a_start(house):
     house.limits = replace(house.limits, sweep_seconds=1)
     reader(in_starlette(house.app(from_cookie)))
 
-    assert house.sweeps.acquire(timeout=10)
+    assert house.sweeps.acquire(timeout=60)

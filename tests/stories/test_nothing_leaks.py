@@ -67,7 +67,7 @@ class Reader:
         content = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self.address + path, content, self.headers | headers, method=method)
         try:
-            answer = self._open(asked, timeout=10)
+            answer = self._open(asked, timeout=60)
         except urllib.error.HTTPError as refused:
             answer = refused
         with answer:
@@ -131,7 +131,7 @@ def test_a_day_leaves_no_secret_in_the_log_in_an_answer_or_in_the_store(tmp_path
         until(lambda: reader.ask("GET", "/api/workers", Authorization=f"Bearer {key}")["items"])
         secrets = a_day(terminal, reader, key)
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=120)
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("haulage.db*"))
 
     told = [json.loads(line[line.index("{") :])["event"] for line in log.splitlines() if "{" in line]

@@ -55,7 +55,7 @@ def haul(tmp_path):
 
 
 def ended(haul, run):
-    for _ in range(2_000):
+    for _ in range(6_000):
         found = haul.exports.get(AMINA, run)
         if found.state in ("ready", "failed", "cancelled"):
             return found
@@ -68,7 +68,7 @@ def test_a_broken_observer_costs_nobody_anything(haul, caplog):
     thread = threading.Thread(target=worker.run)
     with caplog.at_level(logging.ERROR, logger="haulage"):
         thread.start()
-        assert worker.ready.wait(20)
+        assert worker.ready.wait(60)
         good = haul.exports.request(AMINA, "orders").id
         bad = haul.exports.request(AMINA, "broken").id
         with pytest.raises(Refused) as refused:
@@ -76,7 +76,7 @@ def test_a_broken_observer_costs_nobody_anything(haul, caplog):
         states = [ended(haul, good).state, ended(haul, bad).failure_code]
         again = ended(haul, haul.exports.request(AMINA, "orders", format="csv").id).state
         worker.drain()
-        thread.join(20)
+        thread.join(60)
 
     assert ["ready", "source_failed", "ready", "not_found"] == [*states, again, refused.value.code]
     with haul.exports.open_file(AMINA, good)[1] as file:

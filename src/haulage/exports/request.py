@@ -384,7 +384,8 @@ class Exports:
 
         A run that another request corrected, or that expired meanwhile, keeps its state.
         """
-        moved = self._store.exports.move(run.id, ExportLife.mislay, {"failure_code": "artifact_lost"})
+        lost = {"failure_code": "artifact_lost", "expires_at": None}
+        moved = self._store.exports.move(run.id, ExportLife.mislay, lost)
         if moved is None:
             today = self._store.exports.get(run.id)
             if today is not None and today.state == "expired":

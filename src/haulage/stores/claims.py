@@ -43,7 +43,7 @@ from haulage.core.ports import Terms
 from haulage.stores.database import Database, Refusal
 from haulage.stores.dialect import Instant
 from haulage.stores.moves import guard_of
-from haulage.stores.queue import Queue, in_state
+from haulage.stores.queue import Queue, in_state, still_in
 from haulage.stores.tables import SCHEMA_VERSION, facts, gates, pools
 
 Write = Callable[[DBAPIConnection, Mapping[str, Any], str, int], bool]  # the claim's move, under its guard
@@ -149,16 +149,15 @@ class _Gates:
         g = gates.c
         wanted = select(g.tenant, g.head_at, g.head_id).where(
             g.flow == self._flow(),
-            g.queued > literal_column("0"),
             g.running < bindparam("tenant_running"),
             not_too_old(),
         )
         if only:
             q = self._table.alias("q")
-            whose = select(q.c.tenant).where(q.c.id == bindparam("only"), in_state(q, self._waits))
+            whose = select(q.c.tenant).where(q.c.id == bindparam("only"), still_in(q, self._waits))
             wanted = wanted.where(g.tenant == whose.scalar_subquery())
         else:
-            wanted = wanted.order_by(g.running, g.head_at, g.head_id)
+            wanted = wanted.where(g.queued > literal_column("0")).order_by(g.running, g.head_at, g.head_id)
         return wanted.limit(literal_column("1")).with_for_update(skip_locked=skip, of=gates if skip else None)
 
     def lock(self, driver: DBAPIConnection, terms: Terms, *, wait: bool = True) -> Any | None:
@@ -244,23 +243,25 @@ class ClaimInOne:
         e, c, q = self._table, self._table.c, self._table.alias("q")
         now = func.coalesce(bindparam("now", type_=BigInteger), self._database.dialect.clock)
         gate = self._gates.open(only=only, skip=True).cte("gate")
-        picked = select(q).where(in_state(q, self._claim.source), q.c.tenant == _of(gate.c.tenant))
+        picked = select(q.c.id).where(q.c.tenant == _of(gate.c.tenant))
         if only:
-            picked = picked.where(q.c.id == bindparam("only"))
-        elif from_head:
+            picked = picked.where(q.c.id == bindparam("only"), still_in(q, self._claim.source))
+        else:
+            picked = picked.where(in_state(q, self._claim.source)).order_by(q.c.requested_at, q.c.id)
+        if from_head and not only:
             picked = picked.where(tuple_(q.c.requested_at, q.c.id) >= tuple_(_of(gate.c.head_at), _of(gate.c.head_id)))
-        one = picked.order_by(q.c.requested_at, q.c.id).limit(literal_column("1"))
-        run = one.with_for_update(skip_locked=True, of=q).cte("picked")
+        run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=q).cte("picked")
         named = select(literal_column(f"'{e.name}'", String)).select_from(run).scalar_subquery()
         pool = select(pools.c.stored_bytes, pools.c.reserved_bytes).where(pools.c.flow == named)
         # Passed over as well: who waits here writes a slot that somebody took and gives back meanwhile, and waits for
         # the one who gives it back, who waits for the gate.
         pool_row = pool.with_for_update(skip_locked=True).cte("pool")
-        slot = select(self._queue.free_slot().label("free_slot")).cte("slot")
-        fits, admitted = self._admission.admitted(run, pool_row, now)
+        slot = select(self._queue.free_slot().label("free_slot")).cte("slot").prefix_with("materialized")
+        fits, admitted = self._admission.admitted(e, pool_row, now)
         return (
             update(e)
-            .where(c.id == run.c.id, *guard_of(e, self._claim), slot.c.free_slot.is_not(None), fits)
+            # By the value and not by a join, for which the planner may read every waiting run.
+            .where(c.id == _of(run.c.id), *guard_of(e, self._claim), slot.c.free_slot.is_not(None), fits)
             .values(
                 state=literal_column(f"'{self._claim.target}'"),
                 revision=c.revision + 1,
@@ -299,11 +300,12 @@ class ClaimInSteps:
 
         def candidate(*, only: bool) -> Select[Any]:
             free_slot = queue.free_slot().label("free_slot")
-            wanted = select(*columns, free_slot).where(in_state(table, claim.source), c.tenant == bindparam("tenant"))
+            wanted = select(*columns, free_slot).where(c.tenant == bindparam("tenant"))
             if only:
-                wanted = wanted.where(c.id == bindparam("only"))
-            oldest = wanted.order_by(c.requested_at, c.id).limit(literal_column("1"))
-            return oldest.with_for_update(skip_locked=True)
+                wanted = wanted.where(c.id == bindparam("only"), still_in(table, claim.source))
+            else:
+                wanted = wanted.where(in_state(table, claim.source)).order_by(c.requested_at, c.id)
+            return wanted.limit(literal_column("1")).with_for_update(skip_locked=True)
 
         self._candidates = {only: database.prepare(partial(candidate, only=only)) for only in (False, True)}
         self._by_id = database.prepare(lambda: select(*columns).where(c.id == bindparam("id")))

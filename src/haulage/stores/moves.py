@@ -34,13 +34,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.lease import Held
 from haulage.core.lifecycle import CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.progress import Progress
-from haulage.stores.queue import in_state
+from haulage.stores.queue import in_state, still_in
 
 
 def guard_of(table: Table, move: Move) -> tuple[ColumnElement[bool], ...]:
-    """What must be so before a move."""
+    """What must be so before a move of a run that its id leads to."""
     requested = table.c.cancel_requested_at
-    source = in_state(table, move.source)
+    source = still_in(table, move.source)
     if move.cancel is CancelWish.ABSENT:
         return source, requested.is_(None)
     if move.cancel is CancelWish.REQUESTED:
@@ -63,7 +63,7 @@ def write_of(table: Table, move: Move) -> Update:
 def ask_of(table: Table, life: type[Lifecycle]) -> Update:
     """The statement of a cancel request: it is recorded once, while a worker holds the run."""
     c = table.c
-    held = or_(*(in_state(table, state) for state in sorted(life.leased_states())))
+    held = or_(*(still_in(table, state) for state in sorted(life.leased_states())))
     guard = (c.id == bindparam("guard_id"), held, c.cancel_requested_at.is_(None))
     return update(table).where(*guard).values(revision=c.revision + 1)
 

@@ -87,6 +87,7 @@ class PostgreSQL:
             "idle_in_transaction_session_timeout": server.IDLE_SECONDS * 1000,
             "client_connection_check_interval": 1000,
             "jit": "off",
+            "plan_cache_mode": "force_generic_plan",
             **dict.fromkeys(PLANS, "off"),
         }
         more: dict[str, Any] = {}

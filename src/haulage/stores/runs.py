@@ -288,7 +288,7 @@ class SqlRuns(Generic[Run]):
         assert move.deadline is not None, f"{move.name} has no deadline"
         instant = self._database.now(now)
         deadline = self._table.c[move.deadline]
-        due = (*guard_of(self._table, move), deadline <= instant)
+        due = (in_state(self._table, move.source), *guard_of(self._table, move), deadline <= instant)
         if move.lease is not LeaseUse.ENDS:
             changes = self._entering(move, values, instant) | {"state": move.target}
             return self._change_due(due, deadline, changes, limit)
@@ -312,7 +312,8 @@ class SqlRuns(Generic[Run]):
         """Make an unleased move of waiting runs, asked before an instant, for which nobody is alive."""
         asked = self._table.c.requested_at
         changes = self._entering(move, values, self._database.now(now)) | {"state": move.target}
-        return self._change_due((*guard_of(self._table, move), asked <= before, ~alive), asked, changes, limit)
+        due = (in_state(self._table, move.source), *guard_of(self._table, move), asked <= before, ~alive)
+        return self._change_due(due, asked, changes, limit)
 
     def _change_due(
         self, due: Sequence[ColumnElement[bool]], oldest: ColumnElement[Any], changes: Mapping[str, Any], limit: int

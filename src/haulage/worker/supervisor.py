@@ -6,6 +6,7 @@ least once a second. A store that fails makes it wait longer each time, up to fi
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import select
@@ -30,8 +31,8 @@ from haulage.worker.lanes import Bench, Lane, Workshop
 from haulage.worker.sweeper import Sweeper
 
 HINT_SECONDS = 0.02  # between two looks at the hint of a store that cannot call us
-NEAR_SECONDS = 0.004  # between two looks while a commit is near
-NEAR_FOR_SECONDS = 0.1  # how long a commit is near after it was announced; a slower one is found with the next look
+NEAR_SECONDS = 0.004  # between two looks right after a write; its commit comes a little later
+FADING = 4  # later looks come after a quarter of the time that has passed since the write
 LOOK_SECONDS = 1.0  # without a hint the queue is looked at all the same
 BACKOFF_SECONDS_MAX = 5.0
 
@@ -86,7 +87,7 @@ class Supervisor:
         self._lanes: set[Lane] = set()
         self._lock = threading.Lock()
         self._bell = Bell()
-        self._near_until = 0.0  # monotonic seconds
+        self._stirred_at = -math.inf  # monotonic seconds
         self._draining = False
         self._stopping = False
         self._refusal: str | None = None
@@ -151,7 +152,7 @@ class Supervisor:
         while not self._draining:
             try:
                 watcher = watcher or self._store.watch()
-                if self._free() and (self._changed(watcher) or rung or time.monotonic() >= look_at):
+                if self._free() and (watcher.changed() or rung or time.monotonic() >= look_at):
                     look_at = time.monotonic() + LOOK_SECONDS
                     while self._free() and self._claim_one():
                         pass
@@ -171,22 +172,16 @@ class Supervisor:
         if watcher is not None:
             watcher.close()
 
-    def _changed(self, watcher: Watcher) -> bool:
-        changed = watcher.changed()
-        if changed:
-            self._near_until = 0.0
-        return changed
-
     def _wait_for_a_change(self, watcher: Watcher) -> bool:
         """Wait until another look at the hint makes sense; say whether the bell rang."""
         if watcher.descriptor is None:
             return self._bell.wait(HINT_SECONDS)
         now = time.monotonic()
         if watcher.stirred():
-            self._near_until = now + NEAR_FOR_SECONDS
-        if now < self._near_until:
-            return self._bell.wait(NEAR_SECONDS)
-        return self._bell.wait(LOOK_SECONDS, watcher.descriptor)
+            self._stirred_at = now
+        # A commit that was seen ends nothing: the write may have been another's, whose commit is still to come.
+        gap = max(NEAR_SECONDS, (now - self._stirred_at) / FADING)
+        return self._bell.wait(min(gap, LOOK_SECONDS), watcher.descriptor if gap > NEAR_SECONDS else None)
 
     def _free(self) -> bool:
         return not self._draining and len(self._lanes) < self._lanes_max
