@@ -48,7 +48,7 @@ def test_a_worker_whose_connections_are_ended_while_it_waits_and_while_it_builds
         until(lambda: answers(house))
         run = house.wait(house.request("names", rows=100 + turn))
         assert "ready" == run.state, worker.stderr.read_text()
-    long = house.request("stream", rows=600_000)
+    long = house.request("stream", rows=150_000)
     house.wait_for_rows(long)
     ended.append(end_connections(house))
     until(lambda: answers(house))
