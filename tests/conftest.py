@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.promises import NotPromised
 
 from haulage.artifacts.objects import ObjectArtifacts
@@ -22,6 +23,10 @@ from haulage.artifacts.objects import ObjectArtifacts
 ALL = os.environ.get("HAULAGE_TEST_ALL") == "1"
 TIMES = float(os.environ.get("HAULAGE_TEST_TIMES", "1"))
 PATIENCE_SECONDS = 300  # of a random test that looks once, on a machine with much else to do
+
+# Hypothesis calls an example wrong that takes 200 ms, or is slowly made: on a busy machine any of them may be.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items):

@@ -20,7 +20,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(kind, marks=() if kind == "folder" else pytest.mark.slow) for kind in KINDS])
 def artifacts(request):
     made = KINDS[request.param](request)
     made.prepare()

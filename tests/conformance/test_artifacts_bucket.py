@@ -22,6 +22,7 @@ from haulage.config import ObjectSettings
 from haulage.core.errors import ArtifactsUnavailable, BuildFailed
 from haulage.core.limits import MIB
 
+pytestmark = pytest.mark.slow
 PART = 5 * MIB
 BIG = bytes(range(256)) * (12 * MIB // 256)
 

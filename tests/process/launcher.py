@@ -40,7 +40,7 @@ class Launcher:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 

@@ -147,7 +147,7 @@ class Trouble:
     def kill_client(self):
         client = self.chance.choice(list(self.clients.values()))
         os.kill(client.pid, signal.SIGKILL)
-        client.wait(10)
+        client.wait(60)
 
     def kill_everybody(self):
         """As when the machine goes down, but for its disk."""
@@ -155,7 +155,7 @@ class Trouble:
         for process in dying:
             os.kill(process.pid, signal.SIGKILL)
         for process in dying:
-            process.wait(10)
+            process.wait(60)
 
     def freeze(self, pid):
         os.kill(pid, signal.SIGSTOP)
@@ -192,7 +192,7 @@ class Trouble:
         for client in self.clients.values():
             if client.poll() is None:
                 os.kill(client.pid, signal.SIGKILL)
-                client.wait(10)
+                client.wait(60)
 
 
 def parent_of(pid):

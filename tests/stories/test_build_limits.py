@@ -66,6 +66,7 @@ def test_a_limit_says_itself_in_public_words(yard):
     assert "The file would be larger than the 1,234 bytes allowed." == size.value.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", [
     "select abs(random()) as k, randomblob(100) as b from n order by k",
     "select distinct hex(randomblob(50)) as b from n",

@@ -41,6 +41,7 @@ def test_help_loads_no_library_that_it_does_not_need():
     assert "[]" == done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_without_the_web_extra_everything_else_works_and_the_rest_says_what_to_install(terminal):
     terminal.shop()
     program = """
@@ -70,6 +71,7 @@ except ImportError as problem:
     assert 3 == done.stderr.count("fastapi and uvicorn not found; install the web extra: pip install 'haulage[web]'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["datasets", "runs list --json", "export orders -o -", "doctor"])
 def test_an_answer_that_cannot_be_written_is_told_in_one_line(terminal, words):
     terminal.shop()

@@ -10,6 +10,8 @@ from tests.objects_server import KEYS, READER
 from tests.ports import free_port
 from tests.stories.terminal import CONFIGURATION, SECRET, Terminal
 
+pytestmark = pytest.mark.slow
+
 IN_A_BUCKET = """
 [objects]
 endpoint = "{endpoint}"

@@ -43,6 +43,7 @@ def test_a_house_in_order_has_no_finding(terminal, run):
     assert (0, []) == checked(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
@@ -66,6 +67,7 @@ def test_a_row_that_its_life_does_not_lead_to_is_found(terminal, run, values, wa
     assert (1, f"FAIL run {run} {wanted}") == (checked(terminal)[0], checked(terminal)[1][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

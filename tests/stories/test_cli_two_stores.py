@@ -41,6 +41,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_the_folder_of_another_store_is_refused_with_what_to_do(terminals, words):
     first, second = terminals

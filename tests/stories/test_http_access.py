@@ -56,6 +56,7 @@ def askers(house):
     }
 
 
+@pytest.mark.slow
 def test_every_route_refuses_everybody_else_alike(house, owned):
     owner, run, link = owned
     tokens = {"token": run["token"], "file_token": link.rpartition("/")[2]}
@@ -148,6 +149,7 @@ def test_a_wrong_key_is_not_saved_by_a_cookie(house):
     assert 401 == refused.status_code
 
 
+@pytest.mark.slow
 def test_every_changed_character_of_a_token_makes_it_nobodys(house, owned):
     owner, run, link = owned
     alphabet = string.ascii_letters + string.digits + "-_.=~%2"

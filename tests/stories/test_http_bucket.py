@@ -15,6 +15,8 @@ from haulage.artifacts.upload import Upload
 from haulage.core import events
 from haulage.core.limits import MIB
 
+pytestmark = pytest.mark.slow
+
 CONTENT = b"id,total\r\n" + b"".join(b"%d,%d.50\r\n" % (n, n) for n in range(1000))
 ETAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
 LARGE = bytes(range(256)) * (40 * MIB // 256)

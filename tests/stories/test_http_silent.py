@@ -58,6 +58,7 @@ def threads(name):
 # -- readiness -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", ["store", "artifacts"])
 def test_a_store_or_a_disk_that_hangs_keeps_one_thread_however_often_it_is_asked(house, hangs, monkeypatch, silent):
     if silent == "store":
@@ -132,6 +133,7 @@ def test_an_authenticate_that_hangs_is_503_in_its_time(impatient, hangs, how):
     assert 0 == hangs.ended, "nobody waited for it"
 
 
+@pytest.mark.slow
 def test_hundreds_of_requests_to_a_host_that_hangs_pile_up_no_threads(impatient, hangs):
     app = impatient.app(hangs)
     transport = httpx2.ASGITransport(app=app)

@@ -214,6 +214,7 @@ def test_a_row_with_a_cell_too_few_or_too_many_is_no_row(format, options, rows):
         write(format, ["a", "b"], rows, **options)
 
 
+@pytest.mark.slow
 @every_file
 def test_a_cell_of_ten_megabytes_comes_back(format, options):
     cell = "0123456789" * 1_000_000
