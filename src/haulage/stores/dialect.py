@@ -139,8 +139,8 @@ def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
 def driver_words(problem: BaseException) -> str:
     """What the driver said, without the SQL and the parameters that SQLAlchemy adds, and without the row.
 
-    PostgreSQL's detail of a refused row is all that stands in it.
+    PostgreSQL's detail of a refused row is all that stands in it; SQLite tells the text that it cannot decode.
     """
     said = problem.orig if isinstance(problem, DBAPIError) else problem
     primary = getattr(getattr(said, "diag", None), "message_primary", None)
-    return f"{type(said).__name__}: {primary or said}"
+    return f"{type(said).__name__}: {primary or str(said).partition(' with text ')[0]}"

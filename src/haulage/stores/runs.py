@@ -122,12 +122,14 @@ class SqlRuns(Generic[Run]):
             connection.execute(self._insert, values)
         self._ring(tx)
 
+    @made_again
     def get(self, run_id: str, *, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
         with self._database.read_prepared(tx) as driver:
             row = self._by_id.first(driver, {"id": run_id})
         return None if row is None else self._record(*row)
 
+    @made_again
     def find_active(self, active_key: str, *, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
         with self._database.read_prepared(tx) as driver:
@@ -355,6 +357,7 @@ class SqlRuns(Generic[Run]):
 
     # -- lists; after every annotation that means the type of that name --------------------------------
 
+    @made_again
     def list(self, query: Query, *, tx: Connection | None = None) -> list[Run]:
         """Runs, newest first; one more than ``query.limit`` when there is another page."""
         c = self._table.c

@@ -28,6 +28,7 @@ from haulage.stores.dialect import driver_of, driver_words
 from haulage.stores.schema import Capabilities
 from haulage.stores.stir import Stir
 
+NOT_UTF8 = "Could not decode to UTF-8"
 _decode_json = json.JSONDecoder().raw_decode
 
 
@@ -44,7 +45,7 @@ def _read_json(text: str) -> Any:
 
 
 def _read_text(stored: bytes) -> str:
-    """The driver's own complaint of a text that is not UTF-8 is an error of the whole statement, and tells the text."""
+    """A text, or what stands for one that is none; to read every text so makes a claim a quarter slower."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -68,6 +69,7 @@ class Sqlite:
         self._path = str(path.absolute())
         self.place = str(path)
         self._file: tuple[int, int] | None = None  # device and inode, once it was opened
+        self._damaged = False  # a text was met that is not UTF-8; from then on texts are read with care
 
     def engines(self) -> tuple[Engine, Engine]:
         """Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it."""
@@ -92,7 +94,6 @@ class Sqlite:
 
         def connected(connection: sqlite3.Connection, _record: object) -> None:
             connection.isolation_level = None  # The driver starts no transaction behind our back.
-            connection.text_factory = _read_text
             for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
                 connection.execute(f"PRAGMA {pragma}")
 
@@ -127,7 +128,9 @@ class Sqlite:
                 f"{path} was replaced while it was open; stop everything that uses it, then start again"
             )
 
-    def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+    def _checked_out(self, connection: Any, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+        if self._damaged:
+            connection.text_factory = _read_text
         try:
             self.see_same_place()
         except StoreUnavailable:
@@ -138,6 +141,8 @@ class Sqlite:
 
     def begin(self, driver: DBAPIConnection) -> None:
         """Begin a transaction that writes."""
+        if self._damaged:
+            driver.text_factory = _read_text
         driver.cursor().execute("BEGIN IMMEDIATE")
 
     def begin_admission(self, connection: Connection) -> None:
@@ -148,8 +153,13 @@ class Sqlite:
         return isinstance(problem, sqlite3.IntegrityError)
 
     def conflicts(self, problem: BaseException) -> bool:
-        """Never: a writer waits before it begins."""
-        return False
+        """Only where a text was met that is not UTF-8: from then on texts are read with care, and stop nobody.
+
+        The driver's complaint is an error of the whole statement, a claim or a list, whatever else that found.
+        """
+        met = isinstance(problem, sqlite3.OperationalError) and NOT_UTF8 in str(problem)
+        self._damaged = self._damaged or met
+        return met
 
     def beats(self) -> str:
         """JSON as rows (https://www.sqlite.org/json1.html)."""
