@@ -111,6 +111,14 @@ def test_bytes_of_another_tenant_count_in_the_whole_but_are_not_ones_own(budget)
     assert Storage(13, 0, 0) == budget.runs.storage("west")
 
 
+def test_bytes_are_whole_numbers_that_an_answer_can_hold(budget):
+    stored(budget, 5)
+    budget.hold()
+    used = budget.runs.storage("north")
+
+    assert [int, int, int] == [type(figure) for figure in (used.stored_bytes, used.reserved_bytes, used.tenant_bytes)]
+
+
 def test_expired_bytes_count_until_they_are_gone(budget):
     run = stored(budget, 5)
     budget.runs.move(run.id, budget.moves("expire"), {}, now=budget.now)

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -212,7 +213,7 @@ def test_more_than_one_page_of_uploads_is_listed(artifacts, place, monkeypatch):
     artifacts.keys()
     for number in range(7):
         place.server.client.create_multipart_upload(Bucket=BUCKET, Key=f"{place.prefix}files/run.{number}")
-    client = artifacts._bucket._client()
+    client = artifacts._bucket._client(5)
     asked, list_uploads = [], client._make_api_call
 
     def small_pages(operation, arguments):
@@ -476,6 +477,27 @@ def test_what_a_server_says_becomes_one_of_our_codes(status, code, failure, agai
     from haulage.artifacts.upload import failure_of, worth_another_try
 
     assert (failure, again) == (failure_of(status, code), worth_another_try(status))
+
+
+@pytest.fixture
+def silent(monkeypatch, tmp_path):
+    """A server that takes connections and never says a word; patience is short, for the sake of the test."""
+    monkeypatch.setattr("haulage.artifacts.bucket.ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as listening:
+        endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        settings = ObjectSettings(endpoint=endpoint, work=str(tmp_path), access_key="a", secret_key="b")
+        yield ObjectArtifacts("s3://bucket/prefix", settings)
+
+
+@pytest.mark.parametrize("asked", ["upload", "keys", "remove"])
+def test_a_server_that_says_nothing_is_given_up(silent, asked):
+    ask = {
+        "upload": lambda: silent.upload(KEY, 5 * MIB, 60),
+        "keys": silent.keys,
+        "remove": lambda: silent.remove(KEY),
+    }
+    with pytest.raises((BuildFailed, ArtifactsUnavailable), match=r"could not be written|ReadTimeout"):
+        ask[asked]()
 
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch, tmp_path):

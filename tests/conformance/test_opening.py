@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import stat
 from contextlib import closing
+from urllib.parse import quote
 
 import pytest
+from tests.conformance.cases import STORES
 from tests.conformance.processes import open_once_more, together
 from tests.promises import NotPromised
 
@@ -163,6 +166,8 @@ def test_a_file_may_have_any_name(tmp_path, name):
         ("postgresql://host", "names no database"),
         ("postgresql://host/haulage?proxy=session", "either left out or transaction"),
         ("mariadb://host/", "names no database"),
+        ("postgresql://host:port/haulage", "is no URL"),
+        ("mariadb://amina:hu@sh@host/haulage", "in a password write %40"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused_with_one_that_does(url, word):
@@ -170,7 +175,15 @@ def test_a_url_that_names_no_store_is_refused_with_one_that_does(url, word):
         dialect_of(url)
 
 
-@pytest.mark.parametrize("url", ["oracle://amina:hush@host/db", "postgresql://amina:hush@host", "amina:hush@host"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://amina:hush@host/db",
+        "postgresql://amina:hush@host",
+        "amina:hush@host",
+        "mariadb://amina:a@hush@host/db",
+    ],
+)
 def test_a_url_that_is_refused_shows_no_password(url):
     with pytest.raises(ValueError, match="write sqlite:///") as refused:
         dialect_of(url)
@@ -188,6 +201,50 @@ def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_sh
         told += f"{type(problem).__name__}: {problem}\n"
         problem = problem.__cause__ or problem.__context__
     assert "hush" not in told
+
+
+@pytest.mark.parametrize("password", ["two words ", "p@ss:w/rd?#%", "żółty"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_password_may_hold_every_character(kind, password):
+    opener, user = STORES[kind], f"amina{len(password)}"
+    url = opener.new()
+    if kind == "mariadb":
+        rights = f"grant all on {url.rpartition('/')[2]}.* to {user}"
+        opener.execute(url, f"create user {user} identified by '{password}'", rights)
+    else:
+        opener.execute(url, f"create role {user} superuser login password '{password}'")
+    written = re.sub("://[a-z]+@", f"://{user}:{quote(password, safe='')}@", url)
+
+    with closing(open_store(written, migrate_new=False)) as store:
+        assert store.schema().new
+
+
+def test_options_of_the_url_reach_postgresql_beside_ours():
+    opener = STORES["postgresql"]
+    url = opener.new()
+    opener.execute(url, "create schema ours")
+
+    with closing(open_store(f"{url}?options=-c%20search_path%3Dours", migrate_new=False)) as store:
+        store.migrate()
+        with store._database.read() as connection:
+            limit = connection.exec_driver_sql("show lock_timeout").scalar()
+
+    assert [("ours",)] == opener.execute(url, "select schemaname from pg_tables where tablename = 'exports'")
+    assert "800ms" == limit
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("postgresql", "colour=red"),
+        ("mariadb", "colour=red"),
+        ("mariadb", "ssl_ca=/nowhere"),
+        ("mariadb", "connect_timeout=soon"),
+    ],
+)
+def test_an_option_of_the_url_that_cannot_be_used_is_told(kind, option):
+    with pytest.raises(StoreUnavailable, match=r"option|nowhere"):
+        open_store(f"{STORES[kind].new()}?{option}")
 
 
 @pytest.mark.parametrize(

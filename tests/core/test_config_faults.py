@@ -253,6 +253,22 @@ def test_every_entry_of_the_secrets_is_judged(write):
     ]
 
 
+@pytest.mark.parametrize("table", ["operator", "keys.amina"])
+@pytest.mark.parametrize("key", ["tenant", "account"])
+def test_a_tenant_or_account_is_no_longer_than_every_store_keeps(write, table, key):
+    hash_ = f'hash = "{HASH}"\n' if table == "keys.amina" else ""
+    fault = only_fault(write(f'{SMALLEST}[{table}]\n{hash_}{key} = "{"ä" * 201}"\n'))
+    longest = load(write(f'{SMALLEST}[{table}]\n{hash_}{key} = "{"ä" * 200}"\n'), {})
+
+    assert fault.startswith(f"{table}.{key} = ")
+    assert "is not text of at most 200 characters" in fault
+    assert "ä" * 200 in (
+        longest.operator.tenant,
+        longest.operator.account,
+        *[text for kept in longest.keys.values() for text in (kept.tenant, kept.account)],
+    )
+
+
 def test_a_hash_belongs_to_one_key(write):
     text = f'[keys.a]\nhash = "{HASH}"\n[keys.b]\nhash = "{HASH}"\n'
 
@@ -275,10 +291,18 @@ def test_a_place_of_a_later_version_is_refused(write, store, artifacts):
         ("postgresql://db", "it names no database"),
         ("mariadb://db/?ssl=yes", "it names no database"),
         ("postgresql+asyncpg://db/haulage", "this driver is not used; write mariadb or postgresql://"),
+        ("postgres://db/haulage", 'write "postgresql://user@host/database"'),
+        ("mysql+pymysql://db/haulage", 'write "mariadb://user@host/database"'),
     ],
 )
 def test_a_server_that_cannot_be_used_is_told(write, store, why):
     assert why in only_fault(write(f'store = "{store}"\n' + SMALLEST))
+
+
+def test_a_password_that_was_not_written_as_a_url_has_it_is_not_shown(write):
+    fault = only_fault(write('store = "postgres://amina:pa@ss:wo@rd@db/haulage"\n' + SMALLEST))
+
+    assert "postgres://***@db/haulage" in fault
 
 
 @pytest.mark.parametrize("store", ["postgresql://amina@db/haulage?proxy=transaction", "mariadb+pymysql://db:3307/h"])

@@ -19,7 +19,7 @@ from sqlalchemy import CheckConstraint, create_engine, inspect
 from tests.conformance.cases import STORES
 
 from haulage.core.clock import new_id
-from haulage.core.errors import SchemaMismatch
+from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.ports import KeptKey
 from haulage.exports.life import ExportRun
 from haulage.stores import migrations
@@ -211,3 +211,28 @@ def test_the_wheel_brings_the_migrations_along(tmp_path):
     assert "haulage/stores/migrations/script.py.mako" in names
     assert "haulage/py.typed" in names
     assert f"{site}/haulage/stores/open.py {SCHEMA_VERSION}" == ran.stdout.strip()
+
+
+RIGHTS = "create, alter, index, references, select, insert, update, delete, drop"
+
+
+@pytest.mark.parametrize(
+    ("rights", "told", "left"),
+    [(RIGHTS, "1370|1044", {OF_ALEMBIC}), (f"{RIGHTS}, create routine, alter routine", "1142", None)],
+    ids=["no routines", "no triggers"],
+)
+def test_a_migration_of_mariadb_that_breaks_off_is_no_schema(rights, told, left):
+    opener = STORES["mariadb"]
+    url = opener.new()
+    name, user = url.rpartition("/")[2], f"few_rights_{len(rights)}"
+    opener.execute(url, f"create user {user}", f"grant {rights} on {name}.* to {user}")
+
+    with closing(open_store(url.replace("root@", f"{user}@"), migrate_new=False)) as store:
+        with pytest.raises(StoreUnavailable, match=told):
+            store.migrate()
+        tables = {table for (table,) in opener.execute(url, "show tables")}
+
+        assert store.schema().version is None
+        assert left in (tables, None)
+        with pytest.raises(SchemaMismatch):
+            open_store(url)

@@ -73,3 +73,13 @@ def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path, kind)
     assert "see that the server runs" in answers[0].err
     assert "see that the server runs" in answers[1].out
     assert not [answer for answer in answers if SECRET in answer.out + answer.err]
+
+
+@pytest.mark.parametrize("place", ["postgresql://db/haulage?proxy=session", "mariadb://db:port/haulage"])
+def test_a_url_that_names_no_store_is_a_fault_of_the_configuration(tmp_path, place):
+    terminal = Terminal(tmp_path).shop(configuration=CONFIGURATION.replace("sqlite:///haulage.db", place))
+    answers = [terminal.run(*words) for words in (["migrate", "status"], ["runs", "list"], ["doctor"])]
+
+    assert [2, 2, 1] == [answer.code for answer in answers], answers[0].err
+    assert "has 1 fault" in answers[0].err
+    assert "FAIL  configuration: store = " in answers[2].out

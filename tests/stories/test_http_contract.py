@@ -26,7 +26,7 @@ KNOWN = {
     "failed": {"started_at", "heartbeat_at", "finished_at", "failure"},
     "cancelled": {"cancel_requested_at", "finished_at"},
     "expired": {"started_at", "heartbeat_at", "finished_at", "expires_at"},
-    "lost": {"started_at", "heartbeat_at", "finished_at", "expires_at", "failure"},
+    "lost": {"started_at", "heartbeat_at", "finished_at", "failure"},
 }
 MAY_BE_UNKNOWN = set().union(*KNOWN.values())
 

@@ -16,7 +16,8 @@ from haulage.config import ObjectSettings
 from haulage.core.errors import ArtifactsUnavailable
 
 CONNECT_SECONDS = 3
-ANSWER_SECONDS = 30
+ANSWER_SECONDS = 5  # a build that begins, a cancel and the sweep wait for it
+COMPLETE_SECONDS = 30  # a server may take long to put many parts together
 TRIES = 3  # of one call
 CONNECTIONS = 50  # downloads at once that keep their connection
 
@@ -28,6 +29,7 @@ class Refusal(ArtifactsUnavailable):
         """What it answered; ``failure`` is what a build ends with."""
         super().__init__(f"{status or ''} {code if code != str(status) else ''}".strip())
         self.status = status
+        self.answered = status != 0
         self.code_of_server = code
         self.failure = failure_of(status, code)
         self.worth_another_try = worth_another_try(status)
@@ -41,7 +43,7 @@ class Bucket:
         self.bucket = bucket
         self._settings = settings
         self._lock = threading.Lock()
-        self._made: Any = None
+        self._made: dict[int, Any] = {}  # by how long it waits for an answer
 
     # -- one object --------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class Bucket:
     def complete(self, name: str, upload: str, etags: Mapping[int, str], **options: str) -> None:
         """Make an object of the parts."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in sorted(etags.items())]
-        with self._asking() as client:
+        with self._asking(COMPLETE_SECONDS) as client:
             client.complete_multipart_upload(
                 Bucket=self.bucket, Key=name, UploadId=upload, MultipartUpload={"Parts": parts}, **options
             )
@@ -171,12 +173,12 @@ class Bucket:
     # -- the client --------------------------------------------------------------------------------
 
     @contextmanager
-    def _asking(self) -> Iterator[Any]:
+    def _asking(self, seconds: int | None = None) -> Iterator[Any]:
         """The client; what it raises becomes ours. No message of it is kept: it may name the keys."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
         try:
-            yield self._client()
+            yield self._client(seconds or ANSWER_SECONDS)
         except ClientError as problem:
             status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             code = str(problem.response.get("Error", {}).get("Code", ""))
@@ -188,13 +190,13 @@ class Bucket:
         except BotoCoreError as problem:
             raise Refusal(0, type(problem).__name__) from problem
 
-    def _client(self) -> Any:
+    def _client(self, seconds: int) -> Any:
         with self._lock:  # Making a client is not safe for threads; using one is.
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if seconds not in self._made:
+                self._made[seconds] = self._make(seconds)
+            return self._made[seconds]
 
-    def _make(self) -> Any:
+    def _make(self, seconds: int) -> Any:
         import botocore.session
         from botocore.config import Config
 
@@ -208,7 +210,7 @@ class Bucket:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=ANSWER_SECONDS,
+            read_timeout=seconds,
             retries={"mode": "standard", "total_max_attempts": TRIES},
             max_pool_connections=CONNECTIONS,
             proxies={},  # A child gets no variables that name any, and both must reach the same server.

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 
 SHOWN_MAX = 60  # characters of a value that a sentence shows
-_CREDENTIALS = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:/*)[^@]*@")
+# Up to the last @: in a password it should be written %40, and often is not.
+_CREDENTIALS = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:/*).*@", re.DOTALL)
 _QUERY_SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|key|token|credential)[^=&]*=)[^&]*", re.IGNORECASE)
 
 

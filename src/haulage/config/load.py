@@ -24,8 +24,11 @@ from haulage.core.requester import Requester
 STORE_DEFAULT = "sqlite:///haulage.db"
 DRIVERLESS = ("postgresql", "mariadb")
 SERVERS = (*DRIVERLESS, "postgresql+psycopg", "mariadb+pymysql")
+MISNAMED = {"postgres": "postgresql", "mysql": "mariadb"}  # as other programs have them
 ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
+ID_MAX = 200  # characters of a tenant or account that every store keeps
+WHO = matching(rf"(?s:.{{1,{ID_MAX}}})", f"text of at most {ID_MAX} characters", '"north"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-]+)*/?")
@@ -119,6 +122,10 @@ def _store(top: Table, places: Places) -> str:
         if not url.removeprefix("directory:").strip("/") or "?" in url:
             top.faults.wrong("store", url, 'names no folder; write "directory:///srv/haulage"')
         return absolute(url, places.folder)
+    if scheme.partition("+")[0] in MISNAMED:
+        why = f'is no store of this version; write "{MISNAMED[scheme.partition("+")[0]]}://user@host/database"'
+        top.faults.wrong("store", url, why)
+        return url
     if scheme.partition("+")[0] not in DRIVERLESS:
         return _place(top, "store", places, STORE_DEFAULT)
     if scheme not in SERVERS:
@@ -233,8 +240,8 @@ def _keys(top: Table) -> dict[str, KeySettings]:
         key = KeySettings(
             name=name,
             hash=table.demand("hash", HASH, ""),
-            tenant=table.read("tenant", TEXT, "default"),
-            account=table.read("account", TEXT, name),
+            tenant=table.read("tenant", WHO, "default"),
+            account=table.read("account", WHO, name),
             grants=table.read("grants", GRANTS, frozenset()),
             banned=table.read("banned", BOOLEAN, False),
         )
@@ -263,8 +270,8 @@ def _judge_pair(key: KeySettings, other: KeySettings, faults: Faults) -> None:
 def _operator(top: Table) -> Requester:
     table = top.table("operator")
     requester = Requester(
-        table.read("tenant", TEXT, OPERATOR_DEFAULT.tenant),
-        table.read("account", TEXT, OPERATOR_DEFAULT.account),
+        table.read("tenant", WHO, OPERATOR_DEFAULT.tenant),
+        table.read("account", WHO, OPERATOR_DEFAULT.account),
         table.read("grants", GRANTS, OPERATOR_DEFAULT.grants),
         "operator",  # the session of a command line
         key=OPERATOR_DEFAULT.key,

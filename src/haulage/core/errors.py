@@ -236,6 +236,7 @@ class ArtifactsUnavailable(HaulageError, OSError):
     """The place where bytes are kept did not answer, or refused us; nothing is known of the bytes themselves."""
 
     code = "files_unavailable"
+    answered = False  # whether it said anything
 
 
 def kind_of(problem: OSError) -> str:
@@ -255,3 +256,7 @@ class ConfigInvalid(HaulageError):
         self.faults = tuple(faults)
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(f"{where} has {count}:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
+
+
+class StoreInvalid(ConfigInvalid, ValueError):
+    """The URL of a store is none that this version can open; a fault of the configuration that names it."""

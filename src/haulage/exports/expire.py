@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from haulage.core import events
 from haulage.core.clock import new_id
-from haulage.core.errors import kind_of
+from haulage.core.errors import ArtifactsUnavailable, kind_of
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import Move
 from haulage.core.limits import ExportLimits
@@ -104,11 +104,11 @@ class ExportSweep:
             for run in self._store.exports.sweep(move, {}, worker=self._id, now=now):
                 self._take_over(run, move, report, now)
         self._remove_unkept(report)
-        self._remove_orphans(report)
         report.removed_rows = self._store.exports.remove(now=now)
         self._store.keys.forget(now=now)
         self._store.sessions.forget(now=now)
         self._store.workers.forget(PRESENCE_KEPT_SECONDS, now=now)
+        self._remove_orphans(report)  # last, as a place of bytes that does not answer is waited for
         return report
 
     def _swept(self, move: Move, values: dict[str, Any], now: int | None) -> int:
@@ -166,7 +166,10 @@ class ExportSweep:
     def _remove_unkept(self, report: SweepReport) -> None:
         for run in self._store.exports.unkept():
             assert run.artifact_key is not None
-            if self._remove(run.artifact_key, run.state, report):
+            removed = self._remove(run.artifact_key, run.state, report)
+            if removed is None:
+                return  # It would be waited for at each of them.
+            if removed:
                 self._store.exports.forget_bytes(run.id, run.artifact_key)
                 report.removed_files += 1
 
@@ -185,13 +188,14 @@ class ExportSweep:
                 if self._remove(key, "orphan", report):
                     report.orphans += 1
 
-    def _remove(self, key: str, why: str, report: SweepReport) -> bool:
+    def _remove(self, key: str, why: str, report: SweepReport) -> bool | None:
+        """Remove bytes and say whether they are gone; None where the place of bytes does not answer."""
         try:
             removed = self._artifacts.remove(key)
         except OSError as problem:
             self._observe(events.RemovalFailed(key, kind_of(problem)))
             report.failures.append(f"{key}: {kind_of(problem)}")
-            return False
+            return None if isinstance(problem, ArtifactsUnavailable) and not problem.answered else False
         if removed:
             self._observe(events.BytesRemoved(key, why))
         return True

@@ -81,7 +81,7 @@ class ExportRows(SqlRuns[ExportRun]):
         wanted = select(*_sums(), own.scalar_subquery().label("own"))
         with self._database.read(tx) as connection:
             row = connection.execute(wanted).one()
-        return Storage(row.stored_all, row.reserved_all, row.own)
+        return Storage(*map(int, row))  # PostgreSQL and MariaDB add integers to a decimal
 
     def running(self) -> int:
         """How many runs are worked on, over all tenants."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, literal_column, text
+from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, literal_column, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
@@ -56,6 +56,17 @@ class MariaDB:
         self.place = server.place_of(url)
         self._url = url.set(drivername="mariadb+pymysql")
 
+    def _connect(self, _dialect: object, _record: object, places: list[Any], options: dict[str, Any]) -> Any:
+        """As SQLAlchemy does, but what stands in the URL and cannot be used is told like a server that says no."""
+        import pymysql
+
+        if "password" in options:
+            options["password"] = options["password"].encode()  # else the driver makes it Latin-1
+        try:
+            return pymysql.connect(*places, **options)
+        except (OSError, TypeError, ValueError) as problem:  # of a certificate, an unknown option, a number
+            raise _unusable(problem) from problem
+
     def engines(self) -> tuple[Engine, Engine]:
         """One engine, told apart by who begins a transaction."""
         reader = self._engine(server.ANSWER_SECONDS, *SETTINGS, **server.POOL)
@@ -64,21 +75,26 @@ class MariaDB:
         return reader, writer
 
     def _engine(self, answer_seconds: float | None, *settings: str, **pool: Any) -> Engine:
-        return create_engine(
-            self._url,
-            connect_args={
-                "autocommit": True,
-                "charset": "utf8mb4",
-                "connect_timeout": server.CONNECT_SECONDS,
-                "read_timeout": answer_seconds,
-                "write_timeout": answer_seconds,
-                "init_command": f"set {', '.join(settings)}",
-            },
-            hide_parameters=True,
-            json_deserializer=dialect.read_json,
-            pool_reset_on_return=None,  # Every transaction is ended where it was begun.
-            **pool,
-        )
+        try:
+            engine = create_engine(
+                self._url,
+                connect_args={
+                    "autocommit": True,
+                    "charset": "utf8mb4",
+                    "connect_timeout": server.CONNECT_SECONDS,
+                    "read_timeout": answer_seconds,
+                    "write_timeout": answer_seconds,
+                    "init_command": f"set {', '.join(settings)}",
+                },
+                hide_parameters=True,
+                json_deserializer=dialect.read_json,
+                pool_reset_on_return=None,  # Every transaction is ended where it was begun.
+                **pool,
+            )
+        except ValueError as problem:  # of an option that should be a number
+            raise _unusable(problem) from problem
+        event.listen(engine, "do_connect", self._connect)
+        return engine
 
     def migrator(self, writer: Engine) -> Engine:
         """Without a limit of time on either side."""
@@ -141,3 +157,7 @@ class MariaDB:
 
     def stop_ringing(self) -> None:
         """Nothing rings."""
+
+
+def _unusable(problem: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"an option of its URL cannot be used: {problem}")

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, delete, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from haulage.config.faults import masked
-from haulage.core.errors import SchemaMismatch
+from haulage.config.faults import shown
+from haulage.core.errors import SchemaMismatch, StoreInvalid
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Watcher
 from haulage.stores.database import Database
@@ -117,6 +117,8 @@ def _of_database(kind: Callable[[URL], Dialect]) -> Callable[[URL], Dialect]:
     def made(url: URL) -> Dialect:
         if not url.database:
             raise ValueError("it names no database")
+        if "@" in (url.host or ""):  # else the end of the password is looked up as a part of the host's name
+            raise ValueError("there is more than one @ in it; in a password write %40")
         return kind(url)
 
     return made
@@ -138,18 +140,22 @@ def dialect_of(url: str) -> Dialect:
 
     Raises:
         StoreUnavailable: its driver is not installed; with what to install.
-        ValueError: the URL is not one, with what to write instead.
+        StoreInvalid: the URL is not one, with what to write instead; also a ``ValueError``.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise ValueError(f"{masked(url)!r} is no URL; write {EXAMPLES}") from None
+        raise _invalid(url, f"is no URL; write {EXAMPLES}") from None
     if parsed.drivername not in KINDS:
-        raise ValueError(f"{masked(url)!r} is no store of this version; write {EXAMPLES}")
+        raise _invalid(url, f"is no store of this version; write {EXAMPLES}")
     try:
         return KINDS[parsed.drivername](parsed)
     except ValueError as problem:
-        raise ValueError(f"{masked(url)!r}: {problem}; write {EXAMPLES}") from None
+        raise _invalid(url, f"cannot be used: {problem}; write {EXAMPLES}") from None
+
+
+def _invalid(url: str, why: str) -> StoreInvalid:
+    return StoreInvalid([f"store = {shown(url)} {why}"])
 
 
 def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: bool = True) -> Store:
@@ -163,7 +169,7 @@ def open_store(url: str, limits: ExportLimits | None = None, *, migrate_new: boo
     Raises:
         SchemaMismatch: the schema is older than this version, or wants newer workers; the message says what to do.
         StoreUnavailable: it cannot be opened, or its driver is not installed.
-        ValueError: the URL names no store.
+        StoreInvalid: the URL names no store; also a ``ValueError``.
     """
     store = Store(url, limits or ExportLimits())
     try:

@@ -76,11 +76,11 @@ class PostgreSQL:
         return reader, writer
 
     def _connect(self) -> PatientConnection:
+        from psycopg.conninfo import make_conninfo
         from psycopg.types.json import set_json_loads
 
         from haulage.stores.patience import PatientConnection
 
-        url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         settings = {
             "lock_timeout": dialect.BUSY_TIMEOUT_MS,
             "statement_timeout": server.STATEMENT_SECONDS * 1000,
@@ -90,11 +90,15 @@ class PostgreSQL:
             "plan_cache_mode": "force_generic_plan",
             **dict.fromkeys(PLANS, "off"),
         }
+        # As parts, not as a URL: libpq refuses one with a blank in it, and tells the password in its error.
+        given: dict[str, Any] = self._url.translate_connect_args(username="user", database="dbname")
+        given |= {name: value if isinstance(value, str) else ",".join(value) for name, value in self._url.query.items()}
         more: dict[str, Any] = {}
         if not self._pooled:
-            more["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
+            wanted = [given.pop("options", ""), *(f"-c {name}={value}" for name, value in settings.items())]
+            more["options"] = " ".join(filter(None, wanted))
         connection = PatientConnection.connect(
-            url,
+            make_conninfo(**given),
             autocommit=True,
             prepare_threshold=None if self._pooled else 5,
             application_name="haulage",
