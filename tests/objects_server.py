@@ -44,10 +44,12 @@ def program() -> str | None:
 class ObjectsServer:
     """A server, with what a test asks of it besides Haulage."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, address: str = "127.0.0.1"):
+        """Its clients find it at this address; what it is made of meets on the loopback."""
         self.folder = folder
+        self.address = address
         self.ports = {name: free_port() for name in PORTS}
-        self.endpoint = f"http://127.0.0.1:{self.ports['s3.port']}"
+        self.endpoint = f"http://{address}:{self.ports['s3.port']}"
         self.secure_endpoint = f"https://localhost:{self.ports['s3.port.https']}"
         self.ca_file = folder / "ca.pem"
         self.client = self.client_of(**KEYS)
@@ -78,7 +80,8 @@ class ObjectsServer:
         weed = program()
         assert weed is not None
         ports = [f"-{name}={port}" for name, port in self.ports.items()]
-        local = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder}", "-master.telemetry=false"]
+        local = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-s3.ip.bind={self.address}"]
+        local += [f"-dir={self.folder}", "-master.telemetry=false"]
         secure = [f"-s3.cert.file={self.folder}/cert.pem", f"-s3.key.file={self.folder}/key.pem"]
         small = ["-volume.max=20", "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         with (self.folder / "log").open("ab") as log:

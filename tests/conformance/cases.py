@@ -49,14 +49,14 @@ class Sqlite(InDatabase):
     def done(self, _url: str) -> None:
         """The folder goes with the test."""
 
-    def execute(self, url: str, sql: str) -> list[tuple]:
-        """A statement past the store."""
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as direct:
-            return direct.execute(sql).fetchall()
-
     def url(self, folder: Path) -> str:
         (folder / "store.db").write_bytes(_migrated_sqlite())
         return f"sqlite:///{folder}/store.db"
+
+    def execute(self, url: str, *statements: str) -> list[tuple]:
+        """Statements past the store."""
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=5)) as direct, direct:
+            return [row for each in statements for row in direct.execute(each).fetchall()]
 
     def write_down_transitions(self, url: str, table: str) -> None:
         """Have the database itself write down every change of state, and how many runs were running after it."""

@@ -9,6 +9,7 @@ from tests.conformance.cases import DAY, MINUTE, Case, Directory
 from tests.conformance.folders import age, look_anew, names
 
 from haulage.core import events
+from haulage.core.errors import StoreUnavailable
 from haulage.core.ports import KeptKey, Query, SignIn
 from haulage.flows import FLOWS
 from haulage.stores.directory.letter import Unreadable, opened, sealed
@@ -45,9 +46,6 @@ DAMAGE = {
     "a version that is none": lambda data: data.replace(b"haulage run 1 ", b"haulage run x ", 1),
     "another kind of record": lambda data: data.replace(b"haulage run ", b"haulage key ", 1),
     "a whole record that is no run": lambda _data: sealed("run", {"run": None}),
-    "a run with fields of the future": lambda data: sealed(
-        "run", {"run": {**opened("run", data)["run"], "colour": "blue"}}
-    ),
 }
 
 
@@ -81,7 +79,6 @@ def test_the_reason_says_what_is_wrong(case, told):
         "half of it": "its checksum is wrong: it was cut short or changed",
         "a later version": "it is of version 2, and this haulage reads version 1",
         "something else": "it is no run of haulage",
-        "a run with fields of the future": "it has fields that this haulage does not know: colour",
     }
     for damage in wanted:
         run = case.add()
@@ -217,3 +214,44 @@ def test_a_claim_whose_file_is_gone_lives_until_the_lease_that_the_row_has(case)
     late = case.runs.sweep(lose, {}, worker="sweeper", now=case.now + 15_000)
 
     assert ([], [held.id]) == (early, [run.id for run in late])
+
+
+def test_what_a_newer_haulage_wrote_about_a_run_is_kept_to_its_end(case, told):
+    """A version may write more; the one before it works on beside it, and takes nothing away."""
+    run = case.add()
+    path = case.runs.live.path(run.id)
+    record = opened("run", path.read_bytes())
+    path.write_bytes(sealed("run", {**record, "run": {**record["run"], "colour": "blue"}}))
+    look_anew(case, told)
+
+    held, claimed = case.claim()
+    case.beat(held)
+    ended = case.settle(held, case.moves("finish"))
+    expired = case.runs.move(run.id, case.moves("expire"), {}, now=case.now)
+
+    (last,) = case.store.path.rglob(f"{run.id}.json")
+    assert [run.id] * 3 == [claimed.id, ended.id, expired.id]
+    assert ("blue", "expired") == tuple(opened("run", last.read_bytes())["run"][name] for name in ("colour", "state"))
+    assert [] == told
+
+
+@pytest.mark.parametrize("state", ["queued", "cancelled"])
+def test_a_file_of_a_later_version_in_a_store_of_that_version_is_left_alone_and_stops_the_one_who_cannot_read_it(
+    case, told, state
+):
+    run, _ = case.bring(state)
+    path = next(case.store.path.rglob(f"{run.id}.json"))
+    later = path.read_bytes().replace(b"haulage run 1 ", b"haulage run 2 ", 1)
+    path.write_bytes(later)
+    facts = opened("facts", (case.store.path / "haulage.json").read_bytes())
+    (case.store.path / "haulage.json").write_bytes(sealed("facts", {**facts, "schema_version": 2}))
+    look_anew(case, told)
+
+    asks = [lambda: case.get(run), lambda: case.runs.list(Query())]
+    if state == "queued":  # Nobody looks for bytes, or work, among those that have ended.
+        asks += [case.claim, lambda: case.runs.promised([f"{run.id}.1"])]
+    for ask in asks:
+        with pytest.raises(StoreUnavailable, match=r"files of version 2.*install a newer haulage"):
+            ask()
+    assert later == path.read_bytes()
+    assert [] == told

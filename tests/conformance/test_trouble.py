@@ -218,3 +218,13 @@ def _ask_for(seconds, watcher):
 
 def test_every_store_has_a_way_to_make_it_trouble():
     assert all(hasattr(opener, "locked") and hasattr(opener, "deafen") for opener in STORES.values())
+
+
+def test_what_is_said_of_a_row_that_a_store_refuses_tells_nothing_of_it(case):
+    """A slot is for those who run."""
+    run = case.kit.new(requested_at=case.now, account="hush-4711", slot=1)
+
+    with pytest.raises(AssertionError) as refused:
+        case.runs.add(run)
+
+    assert "hush" not in str(refused.value)

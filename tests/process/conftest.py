@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.conformance.cases import STORES
 from tests.process.house import LIMITS, House, make_source
 from tests.process.launcher import Launcher
 from tests.process.shimmed import build_shim
@@ -50,3 +51,17 @@ def house(template, launcher, tmp_path, request):
     built = House(tmp_path, launcher, getattr(request, "param", LIMITS))
     yield built
     built.close()
+
+
+@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))])
+def any_house(request, template, launcher, tmp_path):
+    """A house on each kind of database; ``meddle`` runs a statement past its store."""
+    shutil.copy(template / "shop.db", tmp_path)
+    opener = STORES[request.param]
+    url = opener.url(tmp_path)
+    built = House(tmp_path, launcher, store_url=url)
+    built.kind = request.param
+    built.meddle = lambda *statements: opener.execute(url, *statements)
+    yield built
+    built.close()
+    opener.done(url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -11,11 +10,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.process.house import FOREVER, LIMITS, House, until
-from tests.process.launcher import Launcher
+from tests.process.network import FarLauncher, another_host, namespace_of
 from tests.process.test_disk_full import fill, small_disk  # noqa: F401 - a fixture
 
 # A lease that nobody waits for in these tests: what ends sooner, ends because the kernel freed a lock.
@@ -200,35 +198,6 @@ def test_a_worker_whose_clock_is_an_hour_off_works_and_takes_nothing_from_others
 # -- two hosts ---------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def another_host():
-    """A network namespace with no way out: what prefixes a command that runs there."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: makes a network namespace")
-    name = f"haulage-{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
-    if made.returncode:
-        assert os.environ.get("HAULAGE_TEST_ALL") != "1", made.stderr
-        pytest.skip("no network namespace can be made here, not even as root")
-    try:
-        yield ["ip", "netns", "exec", name]
-    finally:
-        subprocess.run(["ip", "netns", "del", name], check=True)
-
-
-class FarLauncher(Launcher):
-    """Starts workers on another host."""
-
-    def __init__(self, prefix):
-        script = sys.modules[Launcher.__module__].__file__
-        self._process = subprocess.Popen(
-            [*prefix, sys.executable, script, "worker_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-
 @pytest.mark.root
 def test_two_hosts_that_share_a_folder_share_its_runs_and_end_those_of_each_other(house):
     with another_host() as prefix:
@@ -238,7 +207,7 @@ def test_two_hosts_that_share_a_folder_share_its_runs_and_end_those_of_each_othe
             near, house.launcher = house.launcher, far
             there = house.worker(lanes=1, held=True)
             house.launcher = near
-            assert len({Path(f"/proc/{worker.pid}/ns/net").readlink() for worker in (here, there)}) == 2
+            assert namespace_of(here.pid) != namespace_of(there.pid)
             runs = [house.request("stream", rows=60_000 + n) for n in range(4)]
             until(lambda: len(house.running()) == 2)  # and none of the two can end, so that each host has one
             house.let_builds_end()

@@ -86,3 +86,23 @@ def test_a_run_of_a_dead_worker_whose_clock_was_wrong_is_found_in_time(house):
 
     assert (0, 1) == (early, late)
     assert "worker_lost" == house.get(run).failure_code
+
+
+def test_the_sweep_of_a_worker_whose_clock_is_wrong_takes_nothing_from_one_whose_clock_is_right(house, launcher):
+    wrong, house.launcher = house.launcher, launcher
+    right = house.worker(store=house.store_url, lanes=1)
+    done = house.wait(house.request("names"))
+    held = house.request("stream", **FOREVER)
+    house.wait_for_rows(held)
+    house.launcher = wrong
+    other = house.worker(store=house.store_url, lanes=1)
+    built = house.wait(house.request("names", rows=7))
+    time.sleep(5 * house.limits.sweep_seconds)
+    kept = [house.get(run) for run in (done.id, held, built.id)]
+    house.cancel(held)
+    house.wait(held)
+
+    assert ["ready", "running", "ready"] == [run.state for run in kept]
+    assert {1} == {run.claim_no for run in kept}
+    assert [built.id] == [event["run"] for event in other.events("RunClaimed")]
+    assert [] == right.events("LeaseWasLost") + other.events("LeaseWasLost") + other.events("BytesRemoved")

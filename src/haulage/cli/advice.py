@@ -67,6 +67,7 @@ ADVICE = {
     "count_mismatch": "Export again; report it when it comes back.",
     "verify_failed": "Export again, and look at the disk: the worker's log has the cause.",
     "permission_lost": "Give the grant back. Worker and web must read the same keys and the same [operator].",
+    "stored_unreadable": "Export again; haulage doctor --check looks at every row. See to the disk of the store.",
     "source_gone": "Let worker and web read the same configuration, and start the worker again.",
     "build_failed": "The worker's log has the cause.",
 }

@@ -12,6 +12,7 @@ from haulage.cli.keeping import digest_of
 from haulage.core.errors import ArtifactsUnavailable
 from haulage.core.ports import Query
 from haulage.exports.life import ExportLife, ExportRun, S
+from haulage.exports.stored import unreadable
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
@@ -26,6 +27,10 @@ def rows(haul: Haulage) -> Iterator[Finding]:
     """Look for rows that no way of the life leads to, and for those that should have ended by themselves."""
     good, late, now = 0, [], haul.store.now()
     for run in _every(haul):
+        if damaged := unreadable(run):
+            what = f"run {run.id}: column {', '.join(damaged)} cannot be read"
+            yield Finding("FAIL", "runs", what, "see what the disk of the store says; restore a backup")
+            continue
         wrong = _outside_its_life(run)
         if wrong:
             yield Finding("FAIL", "runs", f"run {run.id} is {run.state}, but {wrong}", "see who else writes the store")

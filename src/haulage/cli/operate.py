@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from haulage.artifacts.objects import ObjectArtifacts
     from haulage.config import Settings
     from haulage.stores import AnyStore
+    from haulage.stores.schema import Schema
 
 
 @click.command(epilog=example("haulage migrate status", "haulage migrate up", "haulage migrate up --roles"))
@@ -39,12 +40,10 @@ def migrate(action: str, yes: bool, roles: bool, config: Path, as_json: bool) ->
     from haulage.stores import open_store
 
     settings = read_settings(config)
-    file = store_file(settings)
-    if roles and action != "up":
-        raise Fault(f"--roles goes with up; nothing was done for {action}")
-    if action != "up" and file is not None and not file.exists():  # opening it would make it
-        raise Fault(f"there is no store at {file} yet; the first start makes it")
+    _refuse_what_cannot_be_done(action, store_file(settings), roles=roles)
     with naming_the_store(config), closing(open_store(settings.store, settings.exports, migrate_new=False)) as store:
+        if action != "status":
+            _refuse_a_newer(store)
         if action == "down" and not _take_away(store, settings, yes=yes):
             return FAILED
         if roles and not store.capabilities.row_security:
@@ -54,17 +53,43 @@ def migrate(action: str, yes: bool, roles: bool, config: Path, as_json: bool) ->
         if roles:
             store.make_roles()
         schema = store.schema()
-    behind = schema.version is None or schema.version < schema.wanted
     if as_json:
         print_json({"version": schema.version, "wanted": schema.wanted, "min_worker": schema.min_worker})
     else:
         tell(f"schema {schema.version or 'none'}, this version works with {schema.wanted}")
     if roles:
         say("haulage_runtime, haulage_worker and haulage_routing may do what they need; new ones have no password yet")
-    if action == "status" and behind:
-        say("run: haulage migrate up")
+    to_do = _to_do(schema) if action == "status" else None
+    if to_do is not None:
+        say(to_do)
         return FAILED
     return DONE
+
+
+def _refuse_what_cannot_be_done(action: str, file: Path | None, *, roles: bool) -> None:
+    if roles and action != "up":
+        raise Fault(f"--roles goes with up; nothing was done for {action}")
+    if action != "up" and file is not None and not file.exists():  # opening it would make it
+        raise Fault(f"there is no store at {file} yet; the first start makes it")
+
+
+def _to_do(schema: Schema) -> str | None:
+    """What has to be done before this version and this schema work together; None when they do."""
+    from haulage.stores.schema import too_old
+
+    if schema.version is None or schema.version < schema.wanted:
+        return "run: haulage migrate up"
+    return too_old(schema)
+
+
+def _refuse_a_newer(store: AnyStore) -> None:
+    """A newer version has migrated it, and only that one knows what there is to change or to take away."""
+    schema = store.schema()
+    if schema.version is not None and schema.version > schema.wanted:
+        raise Fault(
+            f"the store has schema {schema.version}, this version works with {schema.wanted}; "
+            "only a newer haulage can change it (pip install --upgrade haulage)"
+        )
 
 
 def _take_away(store: AnyStore, settings: Settings, *, yes: bool) -> bool:

@@ -4,6 +4,7 @@
     ├── Refused        a door said no; becomes an RFC 9457 problem or an exit code
     ├── BuildFailed    a build ended; becomes the failure of a run
     ├── StoreUnavailable   the store did not answer; nothing is known to have changed
+    ├── StoredUnreadable   a row of the store cannot be read; the message names its columns
     ├── SchemaMismatch     the store's schema is not this version's
     ├── Overdue            code of the host did not answer in time (patience.py)
     ├── ArtifactsUnavailable   the place of bytes did not answer; nothing is known of them
@@ -141,6 +142,7 @@ CATALOGUE = _catalogue(
     ),
     F("verify_failed", 0, "File not whole", "The finished file did not pass its check; no file was kept."),
     F("permission_lost", 0, "Permission lost", "You no longer have the permission this export needs."),
+    F("stored_unreadable", 0, "Stored request unreadable", "What was stored of this export cannot be read."),
     F("source_gone", 0, "Source not configured", "The worker does not know the source of this export."),
     F("build_failed", 0, "Build failed", "Building the file failed. The cause was logged."),
 )
@@ -224,6 +226,10 @@ class StoreUnavailable(HaulageError):
     """The store did not answer; whether a change was made must be read again."""
 
     code = "store_unavailable"
+
+
+class StoredUnreadable(HaulageError):
+    """A row of the store cannot be read; the message names its columns, and nothing of what they hold."""
 
 
 class ArtifactsUnavailable(HaulageError, OSError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from haulage.core.clock import rfc3339
 from haulage.core.errors import CATALOGUE
 from haulage.exports.life import ExportRun
+from haulage.exports.stored import Unreadable
 
 
 def show(run: ExportRun, *, token: str | None = None, queue_position: int | None = None) -> dict[str, Any]:
@@ -19,8 +21,8 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "dataset": run.dataset,
         "format": run.format,
         "compression": run.compression,
-        "options": dict(run.options),
-        "parameters": dict(run.parameters),
+        "options": _known(run.options),
+        "parameters": _known(run.parameters),
         "columns": run.plan.get("columns"),
         "state": run.state,
         "phase": run.phase if run.state == "running" else None,
@@ -46,6 +48,11 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "notices": [dict(notice) for notice in run.notices],
         "failure": show_failure(run),
     }
+
+
+def _known(stored: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was asked; null where that cannot be read any more."""
+    return None if isinstance(stored, Unreadable) else dict(stored)
 
 
 def show_file(run: ExportRun) -> dict[str, Any]:

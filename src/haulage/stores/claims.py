@@ -22,6 +22,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Integer,
     Select,
     String,
     Table,
@@ -36,6 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
+from haulage.core.errors import StoredUnreadable
 from haulage.core.lifecycle import Move
 from haulage.core.ports import Terms
 from haulage.stores.database import Database, Refusal
@@ -109,16 +111,21 @@ class ClaimAlone:
                 row = self._only.first(driver, asked | {"only": terms.only})
             if row is None or row.free_slot is None:
                 return None
-            admitted = self._admission.admit(row, terms, instant)
-            if admitted is None:
-                return None
-            values = _written(row, terms, instant, row.free_slot) | admitted
-            if not self._write(driver, values, row.id, row.claim_no):
+            try:
+                admitted = self._admission.admit(row, terms, instant)
+                values = None if admitted is None else _written(row, terms, instant, row.free_slot) | admitted
+            except TypeError:  # This database keeps text in a column of numbers, if a disk or a hand put it there.
+                raise StoredUnreadable(f"run {row.id}: column {', '.join(self._no_numbers(row))}") from None
+            if values is None or not self._write(driver, values, row.id, row.claim_no):
                 return None
         # What was read and what was written make the row as it is now: nobody else writes in between.
         kept = dict(zip(self._names, row, strict=False)) | values
         kept |= {"state": self._target, "revision": row.revision + 1}
         return [kept[name] for name in self._names]
+
+    def _no_numbers(self, row: Any) -> list[str]:
+        kept = ((column, getattr(row, column.name)) for column in self._columns if isinstance(column.type, Integer))
+        return [column.name for column, value in kept if value is not None and not isinstance(value, int)]
 
     def _candidate(self, chosen: ColumnElement[Any]) -> Select[Any]:
         free_slot = self._queue.free_slot().label("free_slot")

@@ -7,6 +7,7 @@ that uses it (DECISIONS 6); where the host's clock decides it is a number.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -47,6 +48,16 @@ class Now:
 
 
 Instant: TypeAlias = int | Now
+DAMAGED = object()  # what a stored text is read as that is no JSON; tables.py says what becomes of it
+UNREADABLE = (ValueError, TypeError, RecursionError)  # what a reader of JSON says of it
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a store wrote, or ``DAMAGED``: an exception here would end each worker that claims it, and every list."""
+    try:
+        return json.loads(text)
+    except UNREADABLE:
+        return DAMAGED
 
 
 class Dialect(Protocol):
@@ -131,7 +142,12 @@ def driver_of(pooled: PoolProxiedConnection) -> DBAPIConnection:
 
 
 def driver_words(problem: BaseException) -> str:
-    """What the driver said, without the SQL and the parameters that SQLAlchemy adds."""
+    """What the driver said, without the SQL and the parameters that SQLAlchemy adds, and without the row.
+
+    PostgreSQL's detail of a refused row is all that stands in it; SQLite tells the text that it cannot decode.
+    """
     said = problem.orig if isinstance(problem, DBAPIError) else problem
-    words = str(said).partition("\nCONTEXT:")[0]  # where in a function of ours it was said
+    primary = getattr(getattr(said, "diag", None), "message_primary", None)
+    # After the words: the text that SQLite cannot decode, or where in a function of ours it was said.
+    words = str(primary or said).partition(" with text ")[0].partition("\nCONTEXT:")[0]
     return f"{type(said).__name__}: {words}"

@@ -12,7 +12,7 @@ from haulage.core.limits import ExportLimits
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores import tenants
-from haulage.stores.database import Database
+from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import in_state
@@ -103,6 +103,7 @@ class ExportRows(SqlRuns[ExportRun]):
         with self._database.read() as connection:
             return {row.state: row[1] for row in connection.execute(wanted)}
 
+    @made_again
     def unkept(self, limit: int = 100) -> list[ExportRun]:
         """Runs whose state promises no file any more while their bytes are not known to be gone."""
         wanted = select(*self._columns).where(UNKEPT).order_by(exports.c.finished_at).limit(limit)

@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInSteps
-from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of
+from haulage.stores.dialect import DOOR_WAIT_SECONDS
 from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
@@ -72,7 +72,7 @@ class MariaDB:
         """One engine, told apart by who begins a transaction."""
         reader = self._engine(server.ANSWER_SECONDS, *SETTINGS, **server.POOL)
         writer = reader.execution_options()
-        event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(writer, self.begin, self.driver_errors)
         return reader, writer
 
     def _engine(self, answer_seconds: float | None, *settings: str, **pool: Any) -> Engine:
@@ -88,6 +88,7 @@ class MariaDB:
                     "init_command": f"set {', '.join(settings)}",
                 },
                 hide_parameters=True,
+                json_deserializer=dialect.read_json,
                 pool_reset_on_return=None,  # Every transaction is ended where it was begun.
                 **pool,
             )

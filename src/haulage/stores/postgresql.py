@@ -16,7 +16,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, event, func, literal_column, text
+from sqlalchemy import BigInteger, Connection, Engine, NullPool, create_engine, func, literal_column, text
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
@@ -74,11 +74,12 @@ class PostgreSQL:
         """One engine, told apart by who begins a transaction."""
         reader = create_engine(self._url, creator=self._connect, hide_parameters=True, **server.POOL)
         writer = reader.execution_options()
-        event.listen(writer, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(writer, self.begin, self.driver_errors)
         return reader, writer
 
     def _connect(self) -> PatientConnection:
         from psycopg.conninfo import make_conninfo
+        from psycopg.types.json import set_json_loads
 
         from haulage.stores.patience import PatientConnection
 
@@ -111,6 +112,7 @@ class PostgreSQL:
             **more,
         )
         connection.answer_seconds = server.ANSWER_SECONDS
+        set_json_loads(dialect.read_json, connection)
         return connection
 
     def see_same_place(self) -> None:
@@ -160,7 +162,7 @@ class PostgreSQL:
             return connection
 
         engine = create_engine(self._url, creator=connect, hide_parameters=True, poolclass=NullPool)
-        event.listen(engine, "begin", lambda connection: self.begin(driver_of(connection.connection)))
+        server.begin_by(engine, self.begin, self.driver_errors)
         return engine
 
     def guard_migration(self, connection: Connection) -> None:

@@ -123,12 +123,14 @@ class SqlRuns(Generic[Run]):
             connection.execute(self._insert, values)
         self._ring(tx)
 
+    @made_again
     def get(self, run_id: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
         with self._database.read_prepared(tx, tenant=tenant) as driver:
             row = self._by_id.first(driver, {"id": run_id}, tenant)
         return None if row is None else self._record(*row)
 
+    @made_again
     def find_active(self, active_key: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
         with self._database.read_prepared(tx, tenant=tenant) as driver:
@@ -357,6 +359,7 @@ class SqlRuns(Generic[Run]):
 
     # -- lists; after every annotation that means the type of that name --------------------------------
 
+    @made_again
     def list(self, query: Query, *, tx: Connection | None = None) -> list[Run]:
         """Runs, newest first; one more than ``query.limit`` when there is another page."""
         c = self._table.c

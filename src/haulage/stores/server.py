@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, event, func, select
 from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
-from haulage.stores.dialect import driver_words
+from haulage.stores.dialect import driver_of, driver_words
 from haulage.stores.queue import in_state
 from haulage.stores.tables import exports, pools
 
@@ -34,6 +36,28 @@ def need(module: str, extra: str) -> None:
     """
     if find_spec(module) is None:
         raise StoreUnavailable(f"{module} not found; install the {extra} extra: pip install 'haulage[{extra}]'")
+
+
+def begin_by(engine: Engine, begin: Callable[[DBAPIConnection], None], errors: tuple[type[BaseException], ...]) -> None:
+    """Begin each transaction of an engine in this way.
+
+    What is raised there SQLAlchemy knows nothing of: it gives the connection back to the pool, broken as it is, and who
+    takes one next gets the same again, until the process ends.
+    """
+
+    def begun(connection: Connection) -> None:
+        pooled = connection.connection
+        driver = driver_of(pooled)
+        try:
+            begin(driver)
+        except errors as problem:
+            if engine.dialect.is_disconnect(problem, driver, None):  # type: ignore[arg-type]
+                # The others of the pool went to the same server; each of them would fail once.
+                engine.pool._invalidate(pooled, problem)  # noqa: SLF001 - what SQLAlchemy does itself
+            connection.invalidate(problem)
+            raise
+
+    event.listen(engine, "begin", begun)
 
 
 def place_of(url: URL) -> str:

@@ -20,6 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.errors import StoreUnavailable
+from haulage.exports.stored import UnreadableText
 from haulage.stores import dialect, forks
 from haulage.stores.atomic import make_folder
 from haulage.stores.claims import ClaimAlone
@@ -27,19 +28,28 @@ from haulage.stores.dialect import driver_of, driver_words
 from haulage.stores.schema import Capabilities
 from haulage.stores.stir import Stir
 
+NOT_UTF8 = "Could not decode to UTF-8"
 _decode_json = json.JSONDecoder().raw_decode
 
 
 def _read_json(text: str) -> Any:
     """What this store wrote itself: without the looks for blanks that ``json.loads`` takes most of its time for.
 
-    What a failing disk has made unreadable is an empty object: that run fails, as its plan has no query, while an
-    exception here would end the worker that claims it, and the next one, and every list that it stands in.
+    As it was written it is ASCII: whatever is not was damaged, also where it is JSON still. A column here holds what it
+    is given, so it need not even be text.
     """
     try:
-        return _decode_json(text)[0]
-    except (ValueError, TypeError, RecursionError):
-        return {}
+        return _decode_json(text)[0] if str.isascii(text) else dialect.DAMAGED
+    except dialect.UNREADABLE:
+        return dialect.DAMAGED
+
+
+def _read_text(stored: bytes) -> str:
+    """A text, or what stands for one that is none; to read every text so makes a claim a quarter slower."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return UnreadableText()
 
 
 class Sqlite:
@@ -60,6 +70,7 @@ class Sqlite:
         self._path = str(path.absolute())
         self.place = str(path)
         self._file: tuple[int, int] | None = None  # device and inode, once it was opened
+        self._damaged = False  # a text was met that is not UTF-8; from then on texts are read with care
 
     def engines(self) -> tuple[Engine, Engine]:
         """Two engines, because an option that says "this transaction writes" doubles what SQLAlchemy spends on it."""
@@ -118,7 +129,9 @@ class Sqlite:
                 f"{path} was replaced while it was open; stop everything that uses it, then start again"
             )
 
-    def _checked_out(self, _connection: object, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+    def _checked_out(self, connection: Any, record: ConnectionPoolEntry, pooled: PoolProxiedConnection) -> None:
+        if self._damaged:
+            connection.text_factory = _read_text
         try:
             self.see_same_place()
         except StoreUnavailable:
@@ -129,6 +142,8 @@ class Sqlite:
 
     def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes."""
+        if self._damaged:
+            driver.text_factory = _read_text
         driver.cursor().execute("BEGIN IMMEDIATE")
 
     def begin_admission(self, connection: Connection) -> None:
@@ -139,8 +154,13 @@ class Sqlite:
         return isinstance(problem, sqlite3.IntegrityError)
 
     def conflicts(self, problem: BaseException) -> bool:
-        """Never: a writer waits before it begins."""
-        return False
+        """Only where a text was met that is not UTF-8: from then on texts are read with care, and stop nobody.
+
+        The driver's complaint is an error of the whole statement, a claim or a list, whatever else that found.
+        """
+        met = isinstance(problem, sqlite3.OperationalError) and NOT_UTF8 in str(problem)
+        self._damaged = self._damaged or met
+        return met
 
     def beats(self) -> str:
         """JSON as rows (https://www.sqlite.org/json1.html)."""

@@ -24,6 +24,7 @@ from sqlalchemy.types import JSON, String, TypeDecorator
 
 from haulage.core.lifecycle import Lifecycle
 from haulage.exports.life import ExportLife
+from haulage.exports.stored import Unreadable
 from haulage.stores.schema import MIN_WORKER, SCHEMA_VERSION
 
 __all__ = [
@@ -47,15 +48,29 @@ NAME = String(200).with_variant(String(200, collation="C"), "postgresql")
 Instant = BigInteger  # milliseconds since 1970 in UTC: no database drops a fraction of an integer
 
 
+class JSONObject(TypeDecorator[dict[str, Any]]):
+    """A JSON object; what cannot be read as one stands in its run, and says so (exports/stored.py)."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> dict[str, Any]:
+        """Read an object."""
+        return value if isinstance(value, dict) else Unreadable()
+
+
 class JSONTuple(TypeDecorator[tuple[Any, ...]]):
-    """A JSON array that is read back as the tuple that was written."""
+    """A JSON array of objects that is read back as the tuple that was written."""
 
     impl = JSON(none_as_null=True)
     cache_ok = True
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[Any, ...] | None:
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """Read an array as a tuple."""
-        return None if value is None else tuple(value) if isinstance(value, list) else ()  # of a damaged row
+        if value is None:
+            return None
+        good = isinstance(value, list) and all(isinstance(each, dict) for each in value)
+        return tuple(value) if good else Unreadable()
 
 
 metadata = MetaData(
@@ -170,10 +185,10 @@ exports = run_table(
     Column("source", NAME, nullable=False),
     Column("format", String(32), nullable=False),
     Column("compression", String(32)),
-    Column("options", JSON, nullable=False),
-    Column("parameters", JSON, nullable=False),
-    Column("plan", JSON, nullable=False),
-    Column("requester", JSON, nullable=False),
+    Column("options", JSONObject, nullable=False),
+    Column("parameters", JSONObject, nullable=False),
+    Column("plan", JSONObject, nullable=False),
+    Column("requester", JSONObject, nullable=False),
     Column("as_of", Instant, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("attempts_max", Integer, nullable=False),

@@ -67,8 +67,8 @@ class RunShown(BaseModel):
     dataset: str
     format: str
     compression: str | None
-    options: dict[str, str]
-    parameters: dict[str, Value]
+    options: dict[str, str] | None
+    parameters: dict[str, Value] | None
     columns: list[str] | None
     state: State
     phase: Literal["counting", "aggregating", "writing", "publishing"] | None

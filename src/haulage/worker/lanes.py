@@ -26,6 +26,7 @@ from haulage.core.ports import After, Runs
 from haulage.core.progress import Progress
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.stored import told, unreadable
 from haulage.formats import FORMATS, file_name, media_type
 from haulage.worker.heartbeat import Heartbeat, Holding
 from haulage.worker.process import Child
@@ -150,6 +151,8 @@ class Lane:
 
     def _start(self) -> Child:
         bench, run = self._bench, self._run
+        if damaged := unreadable(run):  # First: nobody can be asked whether one may who cannot be read.
+            raise BuildFailed("stored_unreadable", told(damaged), cause=f"column {', '.join(damaged)}")
         bench.permit(run)
         if not run.reserved_bytes:
             raise BuildFailed("storage_exceeded")

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from haulage.core import events
 from haulage.core.clock import new_id
-from haulage.core.errors import StoreUnavailable
+from haulage.core.errors import HaulageError, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.core.ports import Presence, Runs, Terms, Watcher, Workers
 from haulage.exports.life import ExportRun
@@ -157,19 +157,18 @@ class Supervisor:
                     while self._free() and self._claim_one():
                         pass
                 backoff = 0.0
+                # Waiting can fail too: who tells of changes does it by a connection.
+                rung = self._wait_for_a_change(watcher) if self._free() else self._bell.wait(LOOK_SECONDS)
             except Exception as problem:  # noqa: BLE001 - a row that a disk has damaged must not end every worker
                 backoff = min(BACKOFF_SECONDS_MAX, max(0.1, backoff * 2)) * random.uniform(0.8, 1.0)  # noqa: S311 - spreads workers, guards nothing
                 if isinstance(problem, StoreUnavailable):
                     self._observe(events.StoreFailed("claim", str(problem), backoff))
                 else:
-                    self._observe(events.Incident("claim", "supervisor", type(problem).__name__))
+                    self._observe(events.Incident("claim", "supervisor", _words(problem)))
                 if watcher is not None:
                     watcher.close()  # It may look at a file that is not there any more.
                 watcher = None
-            if backoff or watcher is None or not self._free():
-                rung = self._bell.wait(backoff or LOOK_SECONDS)
-            else:
-                rung = self._wait_for_a_change(watcher)
+                rung = self._bell.wait(backoff)
         if watcher is not None:
             watcher.close()
 
@@ -274,6 +273,11 @@ class Supervisor:
                 signal.signal(number, act)
 
         return restore
+
+
+def _words(problem: Exception) -> str:
+    """What the log may know: the message of an error that is not ours may hold what stands in a row."""
+    return str(problem) if isinstance(problem, HaulageError) else type(problem).__name__
 
 
 class Bell:

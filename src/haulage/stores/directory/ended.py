@@ -125,6 +125,7 @@ class Ended(Generic[Run]):
         return list(found.values())
 
     def _quarantine(self, paths: list[Path], tx: Writing | None) -> None:
+        self._folder.refuse_if_newer()
         with (
             suppress(StoreUnavailable),
             self._folder.writing(tx) as held,

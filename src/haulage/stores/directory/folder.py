@@ -21,9 +21,11 @@ from typing import Any
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import forks
-from haulage.stores.atomic import replace, sync_folder
+from haulage.stores.atomic import read, replace, sync_folder
+from haulage.stores.directory.letter import VERSION, Unreadable, opened
 
 LOCK = "lock"
+FACTS = "haulage.json"
 QUARANTINE = "quarantine"
 BUSY_SECONDS = 0.8  # how long a writer waits for other processes: below the beat, so a beat that waits fits its second
 TURN_SECONDS = 5.0  # how long a writer waits for the other threads of its process
@@ -156,6 +158,22 @@ class Folder:
             except FileNotFoundError:
                 self._lock.touch(mode=0o600)
             return milliseconds(self._lock.stat())
+
+    def refuse_if_newer(self) -> None:
+        """See that what cannot be read is damage, and not the writing of a newer haulage.
+
+        Raises:
+            StoreUnavailable: the store has been given a later version while this process lives.
+        """
+        try:
+            facts = opened("facts", read(self.root / FACTS)[0])
+        except (OSError, Unreadable):
+            return
+        if facts["schema_version"] > VERSION:
+            raise StoreUnavailable(
+                f"the store has files of version {facts['schema_version']}, this haulage reads version {VERSION}: "
+                "install a newer haulage (pip install --upgrade haulage)"
+            )
 
     def quarantine(self, path: Path, why: str) -> None:
         """Move what is no record out of the way, whole, with a word why; the right to write is held."""

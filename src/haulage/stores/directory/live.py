@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -31,6 +31,7 @@ class Kept(Generic[Run]):
     run: Run
     key: dict[str, Any] | None
     status: tuple[int, ...]  # of the file; another one is another content
+    more: Mapping[str, Any]  # what a newer haulage wrote about the run, and only it knows what to do with
 
 
 def status_of(status: os.stat_result) -> tuple[int, ...]:
@@ -62,19 +63,20 @@ class RunFiles(Generic[Run]):
             raise Unreadable("it holds no run")
         if f"{values.get('id')}{SUFFIX}" != path.name:
             raise Unreadable("it is the run of another id")
-        if unknown := set(values) - set(self._names):
-            raise Unreadable(f"it has fields that this haulage does not know: {', '.join(sorted(unknown))}")
+        more = {name: values.pop(name) for name in set(values) - set(self._names)}
         for name in self._tuples:
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
-        return Kept(self._record(**values), key, status_of(status))
+        return Kept(self._record(**values), key, status_of(status), more)
 
-    def write(self, path: Path, run: Run, key: dict[str, Any] | None, *, new: bool) -> Kept[Run]:
+    def write(
+        self, path: Path, run: Run, key: dict[str, Any] | None, more: Mapping[str, Any], *, new: bool
+    ) -> Kept[Run]:
         """Write a run durably; a new one never takes the place of another."""
-        values = {name: getattr(run, name) for name in self._names}
+        values = {name: getattr(run, name) for name in self._names} | dict(more)
         record = {"run": values} if key is None else {"run": values, "key": key}
         (create if new else replace)(path, sealed("run", record))
-        return Kept(run, key, status_of(path.stat()))
+        return Kept(run, key, status_of(path.stat()), more)
 
 
 class Live(Generic[Run]):
@@ -131,7 +133,11 @@ class Live(Generic[Run]):
                     self._count = -1
                 whole = tx is not None or self._count >= 0
             if unreadable:
-                self._remove_unreadable(unreadable, tx)
+                try:
+                    self._remove_unreadable(unreadable, tx)
+                except StoreUnavailable:
+                    self._forget_count()  # What is known is not all, and the next look must find the same.
+                    raise
             if whole:
                 break
         with self._mutex:
@@ -146,6 +152,10 @@ class Live(Generic[Run]):
     def _end(self, count: int) -> None:
         with self._mutex:
             self._count, self._fresh = count if self._fresh is not None else -1, None
+
+    def _forget_count(self) -> None:
+        with self._mutex:
+            self._count, self._fresh = -1, None
 
     def _read_all(self) -> list[Path]:
         """Read what is new, forget what is gone; gives the files that are no runs."""
@@ -174,6 +184,7 @@ class Live(Generic[Run]):
 
     def _remove_unreadable(self, paths: Iterable[Path], tx: Writing | None) -> None:
         """Look again with the right to write, so that nobody is at work on it, and move away what is no run."""
+        self._folder.refuse_if_newer()
         try:
             with self._folder.writing(tx) as held:
                 for path in paths:
@@ -196,14 +207,26 @@ class Live(Generic[Run]):
         run_id: str = run.id  # type: ignore[attr-defined]  # every record has one
         assert ID.fullmatch(run_id), "an id that can be no file's name"
         tx.begin()
+        more = {} if new else self._more_of(run_id)
         try:
-            kept = self._files.write(self.path(run_id), run, key, new=new)
+            kept = self._files.write(self.path(run_id), run, key, more, new=new)
         except BaseException:
-            with self._mutex:  # It may have been written all the same: what is known is read again.
-                self._count, self._fresh = -1, None
+            self._forget_count()  # It may have been written all the same: what is known is read again.
             raise
         with self._mutex:
             self._known[run_id] = kept
+
+    def _more_of(self, run_id: str) -> Mapping[str, Any]:
+        """What is to be kept of what stands in the file, without being known here."""
+        path = self.path(run_id)
+        with self._mutex:
+            known = self._known.get(run_id)
+        try:
+            if known is not None and known.status == status_of(path.stat()):
+                return known.more
+            return self._files.read(path).more
+        except (FileNotFoundError, Unreadable):
+            return {}
 
     def key_of(self, run_id: str) -> dict[str, Any] | None:
         """The idempotency key that came with a run, which was read a moment ago."""

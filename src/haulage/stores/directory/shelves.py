@@ -46,7 +46,7 @@ class Shelf:
         except FileNotFoundError:
             return None
         except Unreadable:
-            pass
+            self.folder.refuse_if_newer()
         with suppress(StoreUnavailable), self.folder.writing(tx):  # Others write: the next look finds it again.
             try:
                 return opened(self._kind, read(path)[0])

@@ -28,14 +28,13 @@ from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.limits import ExportLimits
 from haulage.stores.atomic import TEMPORARY, create, make_folder, read, replace, sync_folder
 from haulage.stores.directory.exports import DirectoryExports
-from haulage.stores.directory.folder import LOCK, QUARANTINE, Folder, Writing, answered
+from haulage.stores.directory.folder import FACTS, LOCK, QUARANTINE, Folder, Writing, answered
 from haulage.stores.directory.letter import VERSION, Unreadable, opened, sealed
 from haulage.stores.directory.shelves import DirectoryKeys, DirectorySessions, DirectoryWorkers
 from haulage.stores.directory.volume import faults_of
 from haulage.stores.directory.watcher import DirectoryWatcher
 from haulage.stores.schema import MIN_WORKER, Capabilities, Schema, too_old
 
-FACTS = "haulage.json"
 FOLDERS = ("live", "ended", "held", "slots", "active", "keys", "sessions", "workers", QUARANTINE)
 SCHEME = "directory:"
 

@@ -208,6 +208,7 @@ export const JAPANESE = Object.freeze({
   "failure.count_mismatch": "書き込んだ行数が数えた行数と一致しないため、ファイルは残していません。",
   "failure.verify_failed": "完成したファイルが検証に通らなかったため、残していません。",
   "failure.permission_lost": "このエクスポートに必要な権限がなくなりました。",
+  "failure.stored_unreadable": "保存されたこのエクスポートの内容を読み取れません。",
   "failure.source_gone": "ワーカーの設定に、このエクスポートのデータ元がありません。",
   "failure.source_unavailable": "データ元を開けませんでした。",
   "failure.source_locked": "データ元がほかのプログラムにロックされています。",
