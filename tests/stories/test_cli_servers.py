@@ -43,6 +43,44 @@ def test_an_export_is_made_from_the_request_to_the_file(terminal):
     assert "FAIL  store" not in doctor.out
 
 
+MISSING = {
+    "postgresql": ["drop trigger exports_counted_insert on exports", "drop trigger exports_counted_update on exports"],
+    "mariadb": ["drop trigger exports_counted_insert", "drop procedure exports_went", "drop procedure exports_worked"],
+}
+
+
+def test_what_a_dump_left_out_is_found_before_a_request_meets_it(terminal, request):
+    """Tables and rows are whole; only what keeps the counters is not there."""
+    terminal.run("migrate", "up")
+    whole = terminal.run("doctor")
+    kind = request.node.callspec.params["terminal"]
+    url = terminal.config.read_text().partition('store = "')[2].partition('"')[0]
+    left = STORES[kind].execute(url, "select count(*) from exports union all select count(*) from tenant_gates")
+    for statement in MISSING[kind]:
+        terminal.run("migrate", "down", "--yes")
+        terminal.run("migrate", "up")
+        STORES[kind].execute(url, statement)
+        doctor = terminal.run("doctor")
+
+        assert 1 == doctor.code
+        assert "FAIL  store: " in doctor.out
+        assert ("a trigger is missing" in doctor.out) == statement.startswith("drop trigger")
+        assert "it can be written" not in doctor.out
+    assert "OK    store: it can be written" in whole.out
+    assert [(0,), (0,)] == [tuple(row) for row in left]
+
+
+def test_a_store_that_wants_newer_workers_is_not_all_well(terminal, request):
+    terminal.run("migrate", "up")
+    url = terminal.config.read_text().partition('store = "')[2].partition('"')[0]
+    opener = STORES[request.node.callspec.params["terminal"]]
+    opener.execute(url, "update haulage_facts set value = 99 where name = 'min_worker'")
+    status = terminal.run("migrate", "status")
+
+    assert 1 == status.code
+    assert "install a newer haulage" in status.err
+
+
 def test_counters_that_were_meddled_with_are_found(terminal, request):
     terminal.run("migrate", "up")
     terminal.run("export", "orders", "-o", "orders.csv")

@@ -180,8 +180,11 @@ def _store(haul: Haulage) -> Iterator[Finding]:
     skew = haul.store.now() - now_ms()
     if abs(skew) > CLOCK_STEP_MS:
         yield Finding("WARN", "clock", f"the store's clock is {skew:,} ms from this host's", "see the time service")
-    haul.store.check()
-    yield Finding("OK", "store", "it can be written")
+    missing = haul.store.check()
+    if missing is None:
+        yield Finding("OK", "store", "it can be written")
+    else:
+        yield Finding("FAIL", "store", missing, "restore a backup that has the triggers and routines of the schema too")
     yield from _tenants(haul)
     if haul.store.one_tenant:
         return

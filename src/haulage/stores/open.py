@@ -25,6 +25,7 @@ from haulage.stores.exports import ExportRows
 from haulage.stores.keys import SqlKeys
 from haulage.stores.mariadb import MariaDB
 from haulage.stores.postgresql import PostgreSQL
+from haulage.stores.rehearsal import rehearse
 from haulage.stores.schema import SCHEMA_VERSION, Schema, too_old
 from haulage.stores.sessions import SqlSessions
 from haulage.stores.sqlite import Sqlite
@@ -71,8 +72,10 @@ class Store:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
-    def check(self) -> None:
+    def check(self) -> str | None:
         """Write, durably: a lock alone is had on a full disk too, and a value that stays the same may not be written.
+
+        Where the database counts by itself, a run is led through its life and taken back; says what is missing.
 
         Raises:
             StoreUnavailable: nothing can be written.
@@ -80,6 +83,7 @@ class Store:
         with self._database.write() as connection:
             connection.execute(insert(facts).values(name="check", value=0))
             connection.execute(delete(facts).where(facts.c.name == "check"))
+        return rehearse(self._database, self.exports) if self.capabilities.counters and not self.one_tenant else None
 
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""
