@@ -23,6 +23,14 @@ def test_what_is_no_text_is_refused(given, told):
     assert str(refused.value).startswith(told)
 
 
+@pytest.mark.parametrize("name", ["tenant", "account"])
+@pytest.mark.parametrize("text", ["", "n" * 201, "nor\0th", "nor\ud800th"])
+def test_a_name_that_not_every_store_keeps_is_refused(name, text):
+    with pytest.raises(ValueError, match=rf"Requester\({name}=…\) has {len(text)} characters; write 1 to 200"):
+        Requester(**{"tenant": "north", "account": "amina", name: text})
+    Requester(**{"tenant": "north", "account": "amina", name: "ñ" * 200})
+
+
 def test_grants_of_any_kind_become_a_set():
     requester = Requester("north", "amina", ["orders.read", "orders.read"])
 

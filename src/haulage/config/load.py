@@ -19,7 +19,7 @@ from haulage.config.table import Table
 from haulage.core.catalogue import NAME
 from haulage.core.errors import ConfigInvalid
 from haulage.core.limits import MIB, BuildLimits, DoorLimits, ExportLimits
-from haulage.core.requester import Requester
+from haulage.core.requester import ID_MAX, Requester
 
 STORE_DEFAULT = "sqlite:///haulage.db"
 DRIVERLESS = ("postgresql", "mariadb")
@@ -27,7 +27,6 @@ SERVERS = (*DRIVERLESS, "postgresql+psycopg", "mariadb+pymysql")
 MISNAMED = {"postgres": "postgresql", "mysql": "mariadb"}  # as other programs have them
 ARTIFACTS_DEFAULT = "file:./artifacts"
 APP = matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:name", '"myapp.exports:haul"')
-ID_MAX = 200  # characters of a tenant or account that every store keeps
 WHO = matching(rf"(?s:.{{1,{ID_MAX}}})", f"text of at most {ID_MAX} characters", '"north"')
 GRANTS = Kind("a list of grants", '["orders.read"]', lambda value: frozenset(TEXTS.parse(value)))
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

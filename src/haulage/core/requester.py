@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 EVERY_GRANT = "*"
 OPERATOR = "operator"  # sees and cancels every run, reads workers, storage and metrics
 COUNTS_ALL = "counts.all"  # sees counts taken before the visibility predicate
+ID_MAX = 200  # characters of a tenant or account that every store keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Requester:
 
     Raises:
         TypeError: an id is no text, or the grants are one.
+        ValueError: tenant or account is empty, has more than 200 characters, or some that not every store keeps.
 
     Example:
         >>> Requester("north", "amina", frozenset({"orders.read"})).holds("orders.read")
@@ -43,6 +45,10 @@ class Requester:
             if not isinstance(value, str):
                 message = f"Requester({name}={value!r}) is no text; write str(...)"
                 raise TypeError(message)
+        for name, text in (("tenant", self.tenant), ("account", self.account)):
+            if not _is_kept_everywhere(text):
+                message = f"Requester({name}=…) has {len(text):,} characters; write 1 to {ID_MAX}, no NUL among them"
+                raise ValueError(message)
         grants: object = self.grants
         if isinstance(grants, str):  # "read" would be held by whoever has "orders.read"
             message = f'Requester(grants="{self.grants}") is one text; write frozenset({{"{self.grants}"}})'
@@ -76,3 +82,8 @@ class Requester:
             frozenset(map(str, grants)),
             key=None if key is None else str(key),
         )
+
+
+def _is_kept_everywhere(text: str) -> bool:
+    """PostgreSQL keeps no NUL, no database half a surrogate pair."""
+    return 0 < len(text) <= ID_MAX and not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)
