@@ -108,7 +108,11 @@ class PostgreSQL(InDatabase):
 
     def done(self, url) -> None:
         """Empty a store for the next test."""
-        drop = ("drop trigger if exists exports_transitions on exports", "drop table if exists transitions")
+        drop = (
+            "drop trigger if exists exports_transitions on exports",
+            "drop function if exists exports_transition()",
+            "drop table if exists transitions",
+        )
         self.execute(url, "; ".join(("begin", *drop, *EMPTY, "commit")))
         self._free.append(url)
 

@@ -37,7 +37,7 @@ class Columns:
         resolved = defaults_of(dataset)
         try:
             sql = query_of(dataset, resolved, self._evaluate_seconds)
-            plan = freeze(dataset, sql, resolved, Requester("", ""), now_ms(), None)
+            plan = freeze(dataset, sql, resolved, Requester("nobody", "nobody"), now_ms(), None)
             with self._open_source(dataset.source).snapshot() as snapshot:
                 return snapshot.columns(reading_of(plan))
         except (BuildFailed, Refused):
