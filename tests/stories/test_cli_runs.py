@@ -12,6 +12,7 @@ from haulage.core.errors import BuildFailed
 from haulage.exports.plan import Asked
 from haulage.sources.sqlite import SqliteSource
 
+pytestmark = pytest.mark.slow
 PRIVATE = "01890000-0000-7000-8000-000000000001"  # an id of one's own choice: no worker has to live
 
 
@@ -25,6 +26,7 @@ def run(terminal):
     return terminal.run_of(terminal.run("export", "orders", "--json"))
 
 
+@pytest.mark.quick
 def test_the_list_is_newest_first_and_can_be_narrowed(terminal, run):
     failed = terminal.run_of(terminal.run("export", "broken", "--json"))
 
@@ -78,6 +80,7 @@ parameters = {name = {type = "text"}}
     assert all(line.isprintable() for line in (shown.out + listed.out).split("\n"))
 
 
+@pytest.mark.quick
 def test_an_unknown_run_does_not_exist(terminal):
     for verb in ("show", "watch", "cancel", "expire"):
         answer = terminal.run("runs", verb, "01928c5e-7b1f-7cc3-98c4-dc0c0c07398f", "--json")
@@ -85,6 +88,7 @@ def test_an_unknown_run_does_not_exist(terminal):
         assert (3, "not_found") == (answer.code, answer.document["error"]["code"])
 
 
+@pytest.mark.quick
 def test_a_finished_run_cannot_be_cancelled(terminal, run):
     answer = terminal.run("runs", "cancel", run)
 
@@ -113,6 +117,7 @@ def test_watching_a_run_that_has_ended_tells_how(terminal, run):
     assert 1 == other.code
 
 
+@pytest.mark.quick
 def test_datasets_are_listed_and_checked(terminal):
     listed = terminal.run("datasets")
     checked = terminal.run("datasets", "check", "orders", "broken")
@@ -153,6 +158,7 @@ def test_a_source_that_is_not_there_is_found_by_the_doctor_and_not_at_start(term
     assert "sources" in {finding["subject"] for finding in failed}
 
 
+@pytest.mark.quick
 def test_the_doctor_is_content_with_a_house_in_order(tmp_path):
     tidy = CONFIGURATION.replace("select missing from nowhere", "select 1 as one")
     terminal = Terminal(tmp_path).shop(configuration=tidy)

@@ -12,6 +12,7 @@ from tests.stories.terminal import CONFIGURATION, Terminal, until
 
 from haulage.artifacts.local import MARK, LocalArtifacts
 
+pytestmark = pytest.mark.slow
 SHARED = CONFIGURATION.replace("file:./artifacts", "file:../shared")
 
 
@@ -58,6 +59,7 @@ def test_the_folder_of_another_store_is_refused_with_what_to_do(terminals, words
     assert 0 == first.run("runs", "fetch", first.run("runs", "list", "--json").document["items"][0]["id"]).code
 
 
+@pytest.mark.quick
 def test_a_store_adopts_what_one_that_is_gone_has_left(terminals):
     first, second = terminals
 

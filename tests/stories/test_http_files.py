@@ -15,6 +15,7 @@ from haulage.exports.life import ExportLife
 from haulage.web.disposition import content_disposition, plain_name
 from haulage.web.ranges import NotSatisfiable, Piece, asked_piece
 
+pytestmark = pytest.mark.slow
 CONTENT = b"id,total\r\n" + b"".join(b"%d,%d.50\r\n" % (n, n) for n in range(1000))
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 ETAG = f'"{SHA256}"'
@@ -34,6 +35,7 @@ def fetch(house):
     return get
 
 
+@pytest.mark.quick
 def test_a_whole_file_with_every_header(fetch):
     answer = fetch()
 

@@ -19,6 +19,7 @@ from haulage.core.patience import HUNG_MAX, Overdue, within
 from haulage.core.requester import Requester
 from haulage.web.operate import Readiness
 
+pytestmark = pytest.mark.slow
 AMINA = Requester("north", "amina", frozenset({"orders.read"}), session="amina-1")
 SOON = 0.2  # seconds that the host is given; it hangs until the test is over
 
@@ -84,6 +85,7 @@ def test_a_store_or_a_disk_that_hangs_keeps_one_thread_however_often_it_is_asked
     assert threading.active_count() <= before + 2, "none of those that answer requests waits"
 
 
+@pytest.mark.quick
 def test_it_is_ready_again_once_the_store_answers(house, monkeypatch):
     over, schema = threading.Event(), house.store.schema
     monkeypatch.setattr(house.store, "schema", lambda: over.wait(60) and schema())
