@@ -263,11 +263,8 @@ def claim_settle_sqlite(setting: Setting) -> None:
 
     def ours() -> float:
         folder = Path(tempfile.mkdtemp(dir=setting.folder))
+        fill(folder, count)
         store = open_store(f"sqlite:///{folder}/haulage.db")
-        now = now_ms()
-        with store.begin() as tx:
-            for i in range(count):
-                store.exports.add(waiting_run(now + i), tx=tx)
         terms = Terms(new_id(), 15, 2, 2, 2**40, 10)
         began = time.perf_counter()
         for _ in range(count):
@@ -289,6 +286,16 @@ def claim_settle_sqlite(setting: Setting) -> None:
         target=0.5,
         runs=mine,
     )
+
+
+def fill(folder: Path, count: int) -> int:
+    """A store with so many waiting runs that nobody has open: its log is in its file; gives the time of the first."""
+    store, now = open_store(f"sqlite:///{folder}/haulage.db"), now_ms()
+    with store.begin() as tx:
+        for i in range(count):
+            store.exports.add(waiting_run(now + i), tx=tx)
+    store.close()
+    return now
 
 
 def waiting_run(now: int) -> ExportRun:
@@ -316,12 +323,7 @@ def waiting_run(now: int) -> ExportRun:
 def bare_loop(setting: Setting, count: int) -> float:
     """The floor: one UPDATE to claim and one to settle, a commit each, on a table of the same width."""
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
-    store = open_store(f"sqlite:///{folder}/haulage.db")
-    now = now_ms()
-    with store.begin() as tx:
-        for i in range(count):
-            store.exports.add(waiting_run(now + i), tx=tx)
-    store.close()
+    now = fill(folder, count)
     connection = sqlite3.connect(folder / "haulage.db", isolation_level=None)
     connection.execute("pragma journal_mode=wal")
     connection.execute("pragma synchronous=full")
