@@ -117,7 +117,7 @@ class DirectoryStore:
 
     def make_roles(self) -> None:
         """There are none: whoever owns the folder."""
-        raise NotImplementedError
+        raise AssertionError("asked for by capability")
 
     def role(self) -> None:
         """None: a folder keeps no tenants apart by itself."""
