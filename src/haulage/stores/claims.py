@@ -75,8 +75,8 @@ def not_too_old() -> ColumnElement[bool]:
     return oldest <= literal_column(str(SCHEMA_VERSION))
 
 
-class ClaimAlone:
-    """For a database with one writer at a time."""
+class _Claims:
+    """What every way to claim is given."""
 
     def __init__(
         self,
@@ -87,17 +87,28 @@ class ClaimAlone:
         admission: Admission,
         write: Write,
     ) -> None:
-        """Prepare the statements."""
+        """Keep it, and prepare the statements."""
         self._database = database
         self._table = table
-        self._names = [column.name for column in columns]
-        self._target = str(claim.target)
+        self._move = claim
         self._columns = columns
         self._admission = admission
         self._write = write
-        self._queue = queue = Queue(table, claim)
-        self._next = database.prepare(lambda: self._candidate(queue.next()))
-        self._only = database.prepare(lambda: self._candidate(queue.only()))
+        self._queue = Queue(table, claim)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        raise AssertionError("each way has statements of its own")
+
+
+class ClaimAlone(_Claims):
+    """For a database with one writer at a time."""
+
+    def _prepare(self) -> None:
+        self._names = [column.name for column in self._columns]
+        self._target = str(self._move.target)
+        self._next = self._database.prepare(lambda: self._candidate(self._queue.next()))
+        self._only = self._database.prepare(lambda: self._candidate(self._queue.only()))
 
     def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Read the candidate with all that decides, and write it."""
@@ -179,28 +190,13 @@ class _Gates:
         return literal_column(f"'{self._table.name}'", String)
 
 
-class ClaimInOne:
+class ClaimInOne(_Claims):
     """One statement, where UPDATE answers rows and a CTE can lock them."""
 
-    def __init__(
-        self,
-        database: Database,
-        table: Table,
-        claim: Move,
-        columns: Sequence[Column[Any]],
-        admission: Admission,
-        _write: Write,
-    ) -> None:
-        """Prepare the statements."""
-        self._database = database
-        self._table = table
-        self._claim = claim
-        self._columns = columns
-        self._admission = admission
-        self._queue = Queue(table, claim)
-        self._gates = _Gates(database, table, claim)
+    def _prepare(self) -> None:
+        self._gates = _Gates(self._database, self._table, self._move)
         self._looks = {
-            (only, waited): database.prepare(partial(self._look, only=only, from_head=not waited))
+            (only, waited): self._database.prepare(partial(self._look, only=only, from_head=not waited))
             for only in (False, True)
             for waited in (False, True)
         }
@@ -245,9 +241,9 @@ class ClaimInOne:
         gate = self._gates.open(only=only, skip=True).cte("gate")
         picked = select(q.c.id).where(q.c.tenant == _of(gate.c.tenant))
         if only:
-            picked = picked.where(q.c.id == bindparam("only"), still_in(q, self._claim.source))
+            picked = picked.where(q.c.id == bindparam("only"), still_in(q, self._move.source))
         else:
-            picked = picked.where(in_state(q, self._claim.source)).order_by(q.c.requested_at, q.c.id)
+            picked = picked.where(in_state(q, self._move.source)).order_by(q.c.requested_at, q.c.id)
         if from_head and not only:
             picked = picked.where(tuple_(q.c.requested_at, q.c.id) >= tuple_(_of(gate.c.head_at), _of(gate.c.head_id)))
         run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=q).cte("picked")
@@ -261,9 +257,9 @@ class ClaimInOne:
         return (
             update(e)
             # By the value and not by a join, for which the planner may read every waiting run.
-            .where(c.id == _of(run.c.id), *guard_of(e, self._claim), slot.c.free_slot.is_not(None), fits)
+            .where(c.id == _of(run.c.id), *guard_of(e, self._move), slot.c.free_slot.is_not(None), fits)
             .values(
-                state=literal_column(f"'{self._claim.target}'"),
+                state=literal_column(f"'{self._move.target}'"),
                 revision=c.revision + 1,
                 worker=bindparam("worker"),
                 slot=slot.c.free_slot,
@@ -278,24 +274,12 @@ class ClaimInOne:
         )
 
 
-class ClaimInSteps:
+class ClaimInSteps(_Claims):
     """A short transaction, where UPDATE answers no rows."""
 
-    def __init__(
-        self,
-        database: Database,
-        table: Table,
-        claim: Move,
-        columns: Sequence[Column[Any]],
-        admission: Admission,
-        write: Write,
-    ) -> None:
-        """Prepare the statements."""
-        self._database = database
-        self._admission = admission
-        self._write = write
+    def _prepare(self) -> None:
+        database, table, claim, columns, queue = self._database, self._table, self._move, self._columns, self._queue
         self._gates = _Gates(database, table, claim)
-        queue = Queue(table, claim)
         c = table.c
 
         def candidate(*, only: bool) -> Select[Any]:
