@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,12 +21,14 @@ from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
-    from haulage.core.ports import Sink, Source
-    from haulage.core.reading import Measured
+    from haulage.core.ports import Sink, Snapshot, Source
+    from haulage.core.reading import Measured, Reading
     from haulage.formats import Encoder
     from haulage.formats.compression import Compressor
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
+TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
+PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
 
 
 class BuildOrder(NamedTuple):
@@ -43,6 +45,7 @@ class BuildOrder(NamedTuple):
     reserved_bytes: int
     progress_seconds: float
     upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
+    seconds: float | None = None  # how long a statement may take in a database; the supervisor counts more exactly
 
     def to_json(self) -> str:
         """As one line."""
@@ -67,27 +70,36 @@ class Built(NamedTuple):
     etag: str | None
 
 
-def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progress], None]) -> Built:
+def build(
+    order: BuildOrder,
+    source: Source,
+    sink: Sink,
+    report: Callable[[Progress], None],
+    entered: Callable[[str], None] = lambda _session: None,
+) -> Built:
     """Build one file.
 
     Args:
         report: told of each phase at its start, then about every ``progress_seconds``, and at the last record.
+        entered: told what names our session to the server of the source, if there is one.
 
     Raises:
         BuildFailed: with the code of what ended it.
     """
     limits = order.plan["limits"]
-    reading = reading_of(order.plan)
+    reading = reading_of(order.plan)._replace(as_text=order.format in TEXTUAL)
     report(Progress(Phase.COUNTING, None, None))
     with source.snapshot() as snapshot:
+        if snapshot.session is not None:
+            entered(snapshot.session)
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(total or 0, limits["rows"])
         columns = snapshot.columns(reading)
         encoder = FORMATS[order.format].open(columns, order.options)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
-        with closing(snapshot.batches(reading, limits["sort_bytes"])) as batches:
-            rows = _write_rows(order, batches, writer, total, report)
+        with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
+            rows = _write(order, pieces, writer, total, report)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices))
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
@@ -96,7 +108,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         rows=rows,
         total=total,
         snapshot_at=at,
-        columns=tuple(column._asdict() for column in columns),
+        columns=tuple({"key": each.key, "header": each.header, "type": each.type} for each in columns),
         notices=tuple(_notices(replaced, order.plan)),
         bytes=measured.size,
         sha256=measured.sha256,
@@ -104,23 +116,41 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
     )
 
 
-def _write_rows(
+def _pieces(
+    order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: Encoder
+) -> Generator[tuple[int, bytes], None, None]:
+    """The rows as bytes, and how many more they are: as the source itself makes them, or else by our encoder."""
+    profile = PROFILES.get((order.format, order.options.get("dialect", "")))
+    stream = None if profile is None else snapshot.stream(reading, profile)
+    if stream is None:
+        with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
+            for batch in batches:
+                yield len(batch), encoder.rows(batch)
+    else:
+        told = 0
+        with closing(stream.chunks()) as chunks:
+            for chunk in chunks:
+                yield stream.rows - told, chunk
+                told = stream.rows
+
+
+def _write(
     order: BuildOrder,
-    batches: Iterable[Sequence[tuple[Any, ...]]],
+    pieces: Iterator[tuple[int, bytes]],
     writer: _Writer,
     total: int | None,
     report: Callable[[Progress], None],
 ) -> int:
-    """Write every batch; report what really stands in the file, never what is only on its way."""
+    """Write every piece; report what really stands in the file, never what is only on its way."""
     rows_max, every = order.plan["limits"]["rows"], order.progress_seconds
     rows = 0
     due = time.monotonic() + every
-    for batch in batches:
-        rows += len(batch)
+    for more, data in pieces:
+        rows += more
         _refuse_rows(rows, rows_max)
         if total is not None and rows > total:
             _refuse_difference(total, f"more than {total:,}")
-        writer.rows(batch)
+        writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
             report(Progress(Phase.WRITING, rows, total))
@@ -159,15 +189,11 @@ class _Writer:
         self._gathered: list[bytes] = []
         self._size = 0
         self._ending = b""
-        self._send(encoder.begin())
-
-    def rows(self, batch: Sequence[tuple[Any, ...]]) -> None:
-        """Encode one batch."""
-        self._send(self._encoder.rows(batch))
+        self.add(encoder.begin())
 
     def end(self) -> None:
         """Close the format and the compression, so that every row stands in the file."""
-        self._send(self._encoder.end())
+        self.add(self._encoder.end())
         if self._compressor is not None:
             self._ending = self._compressor.finish()
             self._gather(self._ending)
@@ -182,7 +208,8 @@ class _Writer:
             raise BuildFailed("verify_failed", cause="the file does not end as its format ends")
         return measured
 
-    def _send(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
+        """What stands next in the file, to be compressed and written."""
         self._gather(data if self._compressor is None else self._compressor.compress(data))
         if self._size >= CHUNK_BYTES:
             self.flush()
