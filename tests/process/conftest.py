@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from tests.conformance.cases import STORES
-from tests.process.house import LIMITS, House, make_source
+from tests.process.house import (
+    DATASETS,
+    LIMITS,
+    ON_POSTGRESQL,
+    House,
+    make_postgresql_source,
+    make_source,
+    until,
+)
 from tests.process.launcher import Launcher
 from tests.process.shimmed import build_shim
+from tests.servers import postgresql
 
 from haulage.stores.open import open_store
 
@@ -51,6 +61,37 @@ def house(template, launcher, tmp_path, request):
     built = House(tmp_path, launcher, getattr(request, "param", LIMITS))
     yield built
     built.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql_source():
+    """A database that is only read, shared by all houses of this process."""
+    return make_postgresql_source("names_of_the_houses")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sourced_house(request, template, launcher, tmp_path):
+    """A house on each kind of source; ``at_work`` says how many of its sessions its server has."""
+    for path in template.glob("*.db"):
+        shutil.copy(path, tmp_path)
+    if request.param == "sqlite":
+        built = House(tmp_path, launcher)
+        built.at_work = lambda: 0  # it has no server
+    else:
+        url = request.getfixturevalue("postgresql_source")
+        datasets = [replace(each, sql=ON_POSTGRESQL.get(each.name, each.sql)) for each in DATASETS]
+        built = House(tmp_path, launcher, source_url=url, datasets=datasets)
+        built.at_work = sessions_of_builds
+        built.wait_for_sql = lambda _child: until(lambda: sessions_of_builds("active"))
+    yield built
+    built.close()
+
+
+def sessions_of_builds(*states: str) -> int:
+    """What the server itself says."""
+    ours = "datname = 'names_of_the_houses' and application_name like 'haulage %%'"
+    asked = f"select count(*) from pg_stat_activity where {ours} and (state = any(%s) or %s)"
+    return postgresql.server().execute("postgres", asked, (list(states), not states))[0][0]
 
 
 @pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))])

@@ -411,6 +411,20 @@ def test_a_table_that_somebody_locks_is_waited_for_and_then_told(yard):
     assert "source_locked" == failed.value.code
 
 
+def test_a_function_that_writes_is_refused(yard):
+    body = "begin insert into marks values (1); return 1; end"
+    with yard.writer() as source:
+        source.execute("create table marks (mark integer)")
+        source.execute("create sequence numbers")
+        source.execute(f"create function writes() returns integer language plpgsql as $$ {body} $$")
+    for sql in ("select writes() as a", "select nextval('numbers') as a",
+                "select writes() as a from (select set_config('transaction_read_only', 'off', true)) as t"):  # fmt: skip
+        with pytest.raises(BuildFailed) as failed:
+            yard.build(query(sql))
+        assert "source_failed" == failed.value.code
+        assert [] == server_says(yard, "select mark from marks")
+
+
 def test_what_a_function_raises_is_not_told(yard):
     with yard.writer() as source:
         source.execute("create function refuses() returns integer language plpgsql as $$ begin raise 'hush'; end $$")

@@ -148,7 +148,7 @@ class PostgresqlSnapshot:
         shown = chosen(reading, list(kinds))
         declared = {name.key: reading.declared.get(name.key, ("", None))[1] for name in shown}
         written = [kinds[name].written(f"{WRAP}.{quoted(name.inside)}", declared[name.key]) for name in shown]
-        # A bare name in the order would be that of a column as it is written, and text is not sorted like numbers.
+        # A bare name in the order would be that of a column as it is written, as text, and past every index.
         sql = self._wrapped(reading, ", ".join(written)) + order_by(reading, list(kinds), f"{WRAP}.")
         return sql, [kinds[name] for name in shown]
 
