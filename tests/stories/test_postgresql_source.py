@@ -21,7 +21,7 @@ from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
 from haulage.sources import open_source
-from haulage.sources.postgresql import CHUNK_ROWS, PostgresqlSnapshot
+from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
 
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
 NASTY = {
@@ -67,6 +67,7 @@ DOCUMENTS = ("numbers", "texts", "doubles", "row")  # written as JSON, unlike CO
 ROWS = max(map(len, NASTY.values()))  # the last of them is all NULL
 NAMES = ", ".join(f'"{name}"' for name in NASTY)
 ALL = query(f"select at, {NAMES} from nasty", key=("at",), hidden=("at",))
+CHUNK_ROWS = CHUNK["rows"]
 csv.field_size_limit(10_000_000)  # of the reader that judges
 
 
@@ -417,8 +418,8 @@ def test_a_function_that_writes_is_refused(yard):
         source.execute("create table marks (mark integer)")
         source.execute("create sequence numbers")
         source.execute(f"create function writes() returns integer language plpgsql as $$ {body} $$")
-    for sql in ("select writes() as a", "select nextval('numbers') as a",
-                "select writes() as a from (select set_config('transaction_read_only', 'off', true)) as t"):  # fmt: skip
+    off = "select set_config('transaction_read_only', 'off', true)"
+    for sql in ("select writes() as a", "select nextval('numbers') as a", f"select writes() as a from ({off}) as t"):
         with pytest.raises(BuildFailed) as failed:
             yard.build(query(sql))
         assert "source_failed" == failed.value.code

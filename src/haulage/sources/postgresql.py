@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["end_session", "open_source"]
 
-CHUNK_ROWS = 1_024  # of a stream, so that progress is told of a slow one too
-CHUNK_BYTES = 256 * 1024
+BATCH = {"rows": 512, "size": 1024 * 1024}
+CHUNK = {"rows": 1_024, "size": 256 * 1024}  # of a stream; no more rows, so that progress is told of a slow one too
 
 
 def open_source(
@@ -182,8 +182,8 @@ class PostgresqlSnapshot:
         """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
         sql, kinds = self._selected(reading)
         self._session.enter(reading.session)
-        with closing(self._session.copy(f"copy (\n{sql}\n) to stdout", reading.binds)) as rows:
-            yield from batches_of(rows, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
+        with closing(self._session.copy(f"copy (\n{sql}\n) to stdout", reading.binds, **BATCH)) as pieces:
+            yield from batches_of(pieces, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
 
     def stream(self, reading: Reading, profile: str) -> CopyStream | None:
         """The rows as CSV that the server makes; None for another profile, and where it would write otherwise.
@@ -240,21 +240,14 @@ class CopyStream:
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Whole rows, in bounded pieces."""
-        counted: list[int] = []
-
-        def rows() -> Generator[memoryview, None, None]:
-            counted.append((yield from self._session.copy(self._sql, self._binds)))
-
-        with closing(rows()) as copied:
-            gathered: list[memoryview] = []
-            size = 0
-            for row in copied:
-                gathered.append(row)
-                size += len(row)
-                if size >= CHUNK_BYTES or len(gathered) == CHUNK_ROWS:
-                    self.rows += len(gathered)
-                    yield b"".join(gathered)
-                    gathered.clear()
-                    size = 0
-        self.rows = counted[0]  # what the command's tag says; lines would be more where text has line ends
-        yield b"".join(gathered)
+        with closing(self._session.copy(self._sql, self._binds, **CHUNK)) as pieces:
+            while True:
+                try:
+                    held, piece = next(pieces)
+                except StopIteration as end:
+                    # What the command's tag says; lines would be more where text has line ends.
+                    self.rows = end.value
+                    break
+                self.rows += held
+                yield piece
+        yield b""

@@ -17,8 +17,6 @@ from haulage.sources.query import mended
 if TYPE_CHECKING:
     from haulage.core.ports import Batches
 
-BATCH_ROWS = 512
-BATCH_BYTES = 1024 * 1024
 _TYPES = {  # by oid; any other is text, or a document by its category
     16: "boolean",
     17: "bytes",
@@ -82,28 +80,17 @@ def kind_of(oid: int, native: str, category: str) -> Kind:
     return Kind(known, native)
 
 
-def batches_of(rows: Iterator[memoryview], readers: Sequence[Reader | None], replaced: Counter[str]) -> Batches:
-    """Rows of COPY's text format, in batches bounded by number and by size."""
+def batches_of(
+    pieces: Iterator[tuple[int, bytes]], readers: Sequence[Reader | None], replaced: Counter[str]
+) -> Batches:
+    """Rows of COPY's text format, a batch of each piece."""
     reads = any(readers)
-    gathered: list[memoryview] = []
-    size = 0
-
-    def batch() -> Sequence[tuple[Any, ...]]:
-        text, mends = mended(b"".join(gathered))
+    for _, piece in pieces:
+        text, mends = mended(piece)
         if mends:
             replaced["text_replaced"] += mends
-        gathered.clear()
         found = [_cells(line) for line in text[:-1].split("\n")]
-        return _read(found, readers) if reads else found
-
-    for row in rows:
-        gathered.append(row)
-        size += len(row)
-        if size >= BATCH_BYTES or len(gathered) == BATCH_ROWS:
-            yield batch()
-            size = 0
-    if gathered:
-        yield batch()
+        yield _read(found, readers) if reads else found
 
 
 def _cells(line: str) -> tuple[str | None, ...]:

@@ -14,6 +14,7 @@ import select
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -196,21 +197,32 @@ class Session:
             raise Interrupted("source_failed", cause="the statement was ended")
         return self._good(result, binds, began)
 
-    def copy(self, sql: str, binds: Mapping[str, Any] | None = None) -> Generator[memoryview, None, int]:
-        """What a COPY sends: one row each, and nothing is held but that; at its end comes the count of its tag.
+    def copy(
+        self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, size: int
+    ) -> Generator[tuple[int, bytes], None, int]:
+        """What a COPY sends, in pieces of so many rows or of so many bytes and a row; its count comes at the end.
 
-        Closed before its end, it ends the statement in the database.
+        Closed before its end, it ends the statement in the database. Rows are gathered right here and in one buffer:
+        to hand each of them on, or to keep them in a list, takes as long as all the rest.
         """
         began = time.monotonic()
         self._execute(sql, binds, copies=True)
         get, running = self._link.get_copy_data, True
         try:
             with self._told(binds):
-                size, row = get(0)
-                while size >= 0:
-                    yield row
-                    size, row = get(0)
-            running = False
+                while running:
+                    buffer = BytesIO()
+                    write, held, gathered = buffer.write, 0, 0
+                    while held < rows and gathered < size:
+                        length, row = get(0)
+                        if length < 0:
+                            running = False
+                            break
+                        write(row)
+                        held += 1
+                        gathered += length
+                    if held:
+                        yield held, buffer.getvalue()
         finally:
             if running:
                 self._break_off()
