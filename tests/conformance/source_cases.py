@@ -16,6 +16,7 @@ from haulage.sources import open_source
 
 class Sqlite:
     typed = False
+    snapshot = True
     server = False
     silent = "with recursive n(i) as (select 1 union all select i + 1 from n) select sum(i) as total from n"
     wide = "hex(zeroblob({} / 2))"  # text of so many characters
@@ -39,6 +40,7 @@ class Sqlite:
 
 class Postgresql:
     typed = True
+    snapshot = True
     server = True
     silent = "select sum(a) as total from generate_series(1, 1000000) as a, generate_series(1, 1000000) as b"
     wide = "repeat('x', {})"

@@ -15,7 +15,7 @@ from haulage.config.faults import Faults, meant, shown
 from haulage.config.kinds import ANY, BOOLEAN, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
-from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Parameter
+from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
 from haulage.core.limits import BuildLimits
 from haulage.core.values import read_value
 
@@ -24,6 +24,7 @@ LOSS_KIND = one_of(("fail", "rerun"), "rule")
 VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
 
 
@@ -139,6 +140,8 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
         write = f'write one: [sources.{dataset.source}] with url = "sqlite:///shop.db"'
         guess = meant(dataset.source, known.sources) if known.sources else write
         faults.wrong(f"{path}.source", dataset.source, f"there is no such source; {guess}")
+    if dataset.pages is not None:
+        _judge_pages(dataset, dataset.pages, path, faults)
     if not dataset.formats:
         faults.wrong(f"{path}.formats", [], 'write at least one, such as ["csv"]')
     for name in dataset.formats:
@@ -161,9 +164,30 @@ def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
             guess = meant(name, declared | reserved)
             write = f"or write {name} = {{type = …}} in [{path}.parameters]"
             faults.say(f"{path}.{place} binds :{name}, which no parameter declares; {guess} ({write})")
-    if dataset.function is None and dataset.sql:
+    if dataset.function is None and dataset.sql:  # code of the host gets every parameter
         for name in sorted(declared - bound["sql"] - bound["visible"]):
             faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
+
+
+def _judge_pages(dataset: Dataset, pages: Pages, path: str, faults: Faults) -> None:
+    if not dataset.columns:
+        faults.say(f'{path}.columns is missing; name every column of a row, as nobody else does: {{"id": Column(…)}}')
+    for function in (pages.function, pages.count):
+        module, _, name = (function or "").partition(":")
+        if module == "__main__" or "<" in name:
+            why = "is found by its name only at the top of a module that can be imported; move it there"
+            faults.say(f"{path}: {function} {why}")
+    if min(pages.page_rows, pages.page_bytes) < 1:
+        faults.say(f"{path}: page_rows and page_bytes are numbers from 1 on")
+    judge_environment(pages.environment, path, faults)
+
+
+def judge_environment(environment: Mapping[str, str], path: str, faults: Faults) -> None:
+    """See that variables of a child can be set; whether the worker has what is looked up shows at the run."""
+    for name, value in environment.items():
+        if not VARIABLE.fullmatch(name) or "\0" in value:
+            write = f'write {name or "NAME"} = "value", or "env:NAME" for one that the worker has'
+            faults.say(f"{path}.environment: {shown(name)} cannot be set; {write}")
 
 
 def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:

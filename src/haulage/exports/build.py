@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits 
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
 TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
+FACTS = ("no_snapshot", "total_changed")  # notices that are true or not, and count nothing
 PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
 
 
@@ -46,6 +47,7 @@ class BuildOrder(NamedTuple):
     progress_seconds: float
     upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
     seconds: float | None = None  # how long a statement may take in a database; the supervisor counts more exactly
+    host: Mapping[str, Any] | None = None  # for code of the host: who asked, its environment, where its modules are
 
     def to_json(self) -> str:
         """As one line."""
@@ -99,8 +101,12 @@ def build(
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
         with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
-            rows = _write(order, pieces, writer, total, report)
+            rows, counted = _write(order, pieces, writer, total, report, exact=snapshot.at is not None)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices))
+    if at is None:
+        replaced["no_snapshot"] = 1
+    if counted != total:
+        replaced["total_changed"], total = 1, counted
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
     replaced.update(dict(encoder.notices.items()))
@@ -140,8 +146,13 @@ def _write(
     writer: _Writer,
     total: int | None,
     report: Callable[[Progress], None],
-) -> int:
-    """Write every piece; report what really stands in the file, never what is only on its way."""
+    *,
+    exact: bool,
+) -> tuple[int, int | None]:
+    """Write every piece; report what really stands in the file, never what is only on its way.
+
+    Gives the rows and the total. One that was not counted in the snapshot of the rows may turn out to be none.
+    """
     rows_max, every = order.plan["limits"]["rows"], order.progress_seconds
     rows = 0
     due = time.monotonic() + every
@@ -149,17 +160,17 @@ def _write(
         rows += more
         _refuse_rows(rows, rows_max)
         if total is not None and rows > total:
-            _refuse_difference(total, f"more than {total:,}")
+            total = _refuse_difference(total, f"more than {total:,}") if exact else None
         writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
             report(Progress(Phase.WRITING, rows, total))
             due = time.monotonic() + every
     if total is not None and rows != total:
-        _refuse_difference(total, f"{rows:,}")
+        total = _refuse_difference(total, f"{rows:,}") if exact else None
     writer.end()
     report(Progress(Phase.WRITING, rows, total))
-    return rows
+    return rows, total
 
 
 def _refuse_rows(rows: int, rows_max: int) -> None:
@@ -167,7 +178,7 @@ def _refuse_rows(rows: int, rows_max: int) -> None:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
 
 
-def _refuse_difference(total: int, rows: str) -> None:
+def _refuse_difference(total: int, rows: str) -> NoReturn:
     """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
     raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
@@ -176,7 +187,7 @@ def _notices(counted: Mapping[str, int], plan: Mapping[str, Any]) -> Iterator[Ma
     if not plan.get("order_fixed", True):  # a row frozen before this was noted says nothing
         yield {"code": "order_not_fixed"}
     for code, count in sorted(counted.items()):
-        yield {"code": code, "count": count}
+        yield {"code": code} if code in FACTS else {"code": code, "count": count}
 
 
 class _Writer:

@@ -34,6 +34,8 @@ class Columns:
         return kept[1]
 
     def _ask(self, dataset: Dataset) -> tuple[Column, ...] | None:
+        if not dataset.of_source:
+            return tuple(dataset.columns.values())
         resolved = defaults_of(dataset)
         try:
             sql = query_of(dataset, resolved, self._evaluate_seconds)
@@ -50,6 +52,10 @@ class Columns:
             Refused: ``invalid`` with a fault per unknown column, or why the source cannot tell.
         """
         if wish.columns is None:
+            return
+        if not wish.dataset.of_source:
+            if faults := _unknown(wish.columns, list(wish.dataset.columns)):
+                raise Refused("invalid", faults=faults)
             return
         reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, now_ms(), None))
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from haulage.core.binds import bound_names
@@ -109,7 +109,7 @@ def _column_faults(columns: Sequence[str] | None) -> list[Fault]:
 
 
 def query_of(dataset: Dataset, resolved: Resolved, seconds: float) -> str:
-    """The SQL of a dataset; a Python one is called, for at most so many seconds.
+    """The SQL of a dataset, if it has any; a Python one is called, for at most so many seconds.
 
     Raises:
         Refused: ``source_failed`` when the function raises, answers no text, or takes too long.
@@ -178,6 +178,8 @@ def freeze(
     own = {"requester_tenant": requester.tenant, "requester_account": requester.account}
     named = bound_names(sql) | bound_names(dataset.visible or "")
     binds = {**resolved.binds, **own, "as_of": rfc3339(as_of)}
+    if not dataset.of_source:  # the host's own code gets every parameter by its name
+        named, binds = frozenset(resolved.binds), dict(resolved.binds)
     return {
         "sql": sql,
         "binds": {name: binds[name] for name in sorted(named) if name in binds},
@@ -193,6 +195,7 @@ def freeze(
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+        **({"pages": asdict(dataset.pages)} if dataset.pages else {}),
     }
 
 

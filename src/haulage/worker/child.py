@@ -49,7 +49,10 @@ def main() -> None:
     try:
         order = BuildOrder.from_json(sys.stdin.readline())
         name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
-        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
+        if "pages" in order.plan:
+            source = _pages(order)
+        else:
+            source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
         _limit(order)
         if scheme_of(order.source_url) in SERVERS:
             _cancel_when_told(source)
@@ -60,6 +63,14 @@ def main() -> None:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
         tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+
+
+def _pages(order: BuildOrder) -> Source:
+    """Code of the host: only such a child imports it."""
+    from haulage.sources.pages import open_source
+
+    assert order.host is not None
+    return open_source(order.host, order.plan["pages"])
 
 
 def _sink(order: BuildOrder) -> Sink:

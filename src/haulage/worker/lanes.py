@@ -30,6 +30,7 @@ from haulage.exports.stored import told, unreadable
 from haulage.formats import FORMATS, file_name, media_type
 from haulage.sources import end_session
 from haulage.worker.heartbeat import Heartbeat, Holding
+from haulage.worker.host import host_of
 from haulage.worker.process import Child
 
 LISTEN_SECONDS = 0.1  # between two looks at cancel, lease and clock
@@ -163,8 +164,9 @@ class Lane:
         bench.permit(run)
         if not run.reserved_bytes:
             raise BuildFailed("storage_exceeded")
+        host = host_of(run)
         try:
-            url, busy_seconds = bench.source_of(run.source)
+            url, busy_seconds = ("", 0.0) if host else bench.source_of(run.source)
         except KeyError:
             raise BuildFailed("source_gone", cause=run.source) from None
         assert run.artifact_key is not None
@@ -184,6 +186,7 @@ class Lane:
             progress_seconds=bench.limits.progress_seconds,
             upload=upload,
             seconds=seconds,
+            host=host,
         )
         self._url = url
         try:

@@ -214,6 +214,9 @@ export const JAPANESE = Object.freeze({
   "failure.source_locked": "データ元がほかのプログラムにロックされています。",
   "failure.source_failed": "データ元がクエリを拒否しました。",
   "failure.artifact_lost": "ファイルが保存領域から失われたか、壊れています。もう一度エクスポートしてください。",
+  "failure.list_failed": "アプリケーションが行の一覧を作成できませんでした。",
+  "failure.list_stalled": "アプリケーションの一覧が先に進みません（ページが循環しています）。",
+  "failure.page_oversize": "アプリケーションの一覧の 1 ページが、許可された大きさを超えました。",
   "failure.build_failed": "ファイルの作成に失敗しました。原因はサーバーのログに記録されています。",
   "failure.internal": "サーバー内部で問題が起きました。ログに記録されています。",
 
@@ -251,6 +254,8 @@ export const JAPANESE = Object.freeze({
   "notice.unknown": "お知らせ「{code}」。",
   "notice.formula_guarded": "数式として実行されうる文字列 {count} 件を無害にしました。",
   "notice.order_not_fixed": "行の順序が固定されていないため、再度エクスポートすると順序が変わることがあります。",
+  "notice.no_snapshot": "行は一時点ではなく順に読み取られました。その間の変更は、変更前と変更後のどちらで含まれている場合もあります。",
+  "notice.total_changed": "読み取っている間に行数が変わりました。",
   "notice.text_replaced": "ファイルに書けない文字 {count} 個を置き換えました。",
   "notice.bytes_as_base64": "バイナリ値 {count} 個を base64 で書きました。",
   "notice.non_finite_as_text": "有限でない数 {count} 個を文字列で書きました。",
