@@ -112,7 +112,7 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
     settings = all_of_them.settings
     warnings = _not_here(dataset)
-    if not dataset.key and not dataset.order:
+    if not dataset.key and not dataset.order and dataset.command is None:
         warnings.append('it has neither key nor order: two exports may differ in their order; write key = ["id"]')
     try:
         given = {each.name: _sample(each) for each in dataset.parameters if each.default is None}
@@ -131,10 +131,19 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
 
 
 def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) -> list[str]:
+    if dataset.command is not None:
+        return _program_problems(dataset.command.arguments[0])
     if dataset.pages is not None:
         return rehearse(all_of_them.settings.operator.frozen(), plan["pages"])
     unread = why_unread(all_of_them, dataset.source)
     return [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
+
+
+def _program_problems(program: str) -> list[str]:
+    path = Path(program)
+    if not path.is_file():
+        return [f"there is no program {path}; see command"]
+    return [] if os.access(path, os.X_OK) else [f"this user may not run {path}; run: chmod +x {path}"]
 
 
 def _not_here(dataset: Dataset) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from haulage.config.commands import judge_command, judge_environment, read_command
 from haulage.config.faults import Faults, meant, shown
 from haulage.config.kinds import ANY, BOOLEAN, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
@@ -24,7 +25,6 @@ LOSS_KIND = one_of(("fail", "rerun"), "rule")
 VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
 
 
@@ -52,20 +52,22 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
     default = Dataset(name, "")
     loss: Literal["fail", "rerun"] = "rerun" if table.read("on_worker_loss", LOSS_KIND, "fail") == "rerun" else "fail"
     verify: Literal["end", "full"] = "full" if table.read("verify", VERIFY_KIND, "end") == "full" else "end"
+    command = read_command(table, folder)
     return Dataset(
         name=name,
-        source=table.demand("source", TEXT, ""),
+        source=table.demand("source", TEXT, "") if command is None else "",
         label=table.read("label", TEXT, ""),
         description=table.read("description", TEXT, ""),
         permission=table.read("permission", TEXT, None),
-        sql=_sql(table, folder),
+        sql=_sql(table, folder) if command is None else "",
+        command=command,
         parameters=tuple(_parameter(key, inside) for key, inside in table.tables("parameters")),
         columns={key: _column(key, inside) for key, inside in table.tables("columns")},
         hidden=table.read("hidden", TEXTS, ()),
         visible=table.read("visible", TEXT, None),
         key=table.read("key", TEXTS, ()),
         order=table.read("order", TEXTS, ()),
-        formats=table.read("formats", TEXTS, default.formats),
+        formats=table.read("formats", TEXTS, default.formats) if command is None else tuple(command.formats),
         on_worker_loss=loss,
         verify=verify,
         limits=_limits(table, base),
@@ -142,9 +144,11 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
         faults.wrong(f"{path}.source", dataset.source, f"there is no such source; {guess}")
     if dataset.pages is not None:
         _judge_pages(dataset, dataset.pages, path, faults)
+    if dataset.command is not None:
+        judge_command(dataset, dataset.command, path, faults)
     if not dataset.formats:
         faults.wrong(f"{path}.formats", [], 'write at least one, such as ["csv"]')
-    for name in dataset.formats:
+    for name in () if dataset.command else dataset.formats:
         if known.formats is not None and name not in known.formats:
             faults.wrong(f"{path}.formats", name, f"there is no such format; {meant(name, known.formats)}")
     for term in dataset.order:
@@ -180,14 +184,6 @@ def _judge_pages(dataset: Dataset, pages: Pages, path: str, faults: Faults) -> N
     if min(pages.page_rows, pages.page_bytes) < 1:
         faults.say(f"{path}: page_rows and page_bytes are numbers from 1 on")
     judge_environment(pages.environment, path, faults)
-
-
-def judge_environment(environment: Mapping[str, str], path: str, faults: Faults) -> None:
-    """See that variables of a child can be set; whether the worker has what is looked up shows at the run."""
-    for name, value in environment.items():
-        if not VARIABLE.fullmatch(name) or "\0" in value:
-            write = f'write {name or "NAME"} = "value", or "env:NAME" for one that the worker has'
-            faults.say(f"{path}.environment: {shown(name)} cannot be set; {write}")
 
 
 def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:

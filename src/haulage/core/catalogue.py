@@ -64,6 +64,30 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """One format that a command makes, as its operator declares it."""
+
+    suffix: str  # with its dot
+    media_type: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An external program that builds a file; ``core/commands.py`` says how its arguments are filled in.
+
+    Args:
+        arguments: the program, with its path, and its words.
+        formats: what it makes, by name.
+        environment: all that it finds there; ``env:NAME`` is looked up by the worker.
+    """
+
+    arguments: tuple[str, ...]
+    formats: Mapping[str, Made]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """One thing that can be exported. See ``docs/datasets.md`` for what each member does."""
 
@@ -75,6 +99,7 @@ class Dataset:
     sql: str = ""
     function: Callable[..., str] | None = field(default=None, compare=False)
     pages: Pages | None = None  # instead of a query
+    command: Command | None = None  # instead of a query
     count: Callable[..., int | None] | None = field(default=None, compare=False)  # of pages, for the doors
     parameters: tuple[Parameter, ...] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)  # declared headers and types, by key
@@ -91,12 +116,13 @@ class Dataset:
     @property
     def of_source(self) -> bool:
         """Say whether it is a query on a source; else the host's own code makes the rows."""
-        return self.pages is None
+        return self.pages is None and self.command is None
 
     @property
     def environment(self) -> Mapping[str, str]:
         """What code of the host may know of its worker's environment."""
-        return self.pages.environment if self.pages else {}
+        made_by = self.pages or self.command
+        return made_by.environment if made_by else {}
 
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
@@ -111,6 +137,7 @@ class Dataset:
             [[column.key, column.header, column.type] for column in self.columns.values()],
             *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
             *([asdict(self.pages)] if self.pages else []),
+            *([asdict(self.command)] if self.command else []),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

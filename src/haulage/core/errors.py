@@ -147,6 +147,8 @@ CATALOGUE = _catalogue(
     F("list_failed", 0, "List failed", "The application could not list the rows."),
     F("list_stalled", 0, "List stalled", "The application's list does not go on: its pages lead in a circle."),
     F("page_oversize", 0, "Page too large", "A page of the application's list was larger than allowed."),
+    F("command_failed", 0, "Command failed", "The program that builds the file failed."),
+    F("report_invalid", 0, "Report invalid", "The program that builds the file did not say rightly what it built."),
     F("build_failed", 0, "Build failed", "Building the file failed. The cause was logged."),
 )
 del F

@@ -62,7 +62,7 @@ class BuildOrder(NamedTuple):
 class Built(NamedTuple):
     """What stands in the finished file, measured on the way."""
 
-    rows: int
+    rows: int | None
     total: int | None
     snapshot_at: int | None
     columns: tuple[Mapping[str, Any], ...]
@@ -70,6 +70,7 @@ class Built(NamedTuple):
     bytes: int
     sha256: str
     etag: str | None
+    complete: bool = True  # as far as its maker says
 
 
 def build(
@@ -95,7 +96,7 @@ def build(
         if snapshot.session is not None:
             entered(snapshot.session)
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
-        _refuse_rows(total or 0, limits["rows"])
+        refuse_rows(total or 0, limits["rows"])
         columns = snapshot.columns(reading)
         encoder = FORMATS[order.format].open(columns, order.options)
         writer = _Writer(sink, encoder, order.compression)
@@ -158,7 +159,7 @@ def _write(
     due = time.monotonic() + every
     for more, data in pieces:
         rows += more
-        _refuse_rows(rows, rows_max)
+        refuse_rows(rows, rows_max)
         if total is not None and rows > total:
             total = _refuse_difference(total, f"more than {total:,}") if exact else None
         writer.add(data)
@@ -173,7 +174,8 @@ def _write(
     return rows, total
 
 
-def _refuse_rows(rows: int, rows_max: int) -> None:
+def refuse_rows(rows: int, rows_max: int) -> None:
+    """Fail for more rows than are allowed."""
     if rows > rows_max:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
 

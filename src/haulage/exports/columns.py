@@ -54,6 +54,8 @@ class Columns:
         if wish.columns is None:
             return
         if not wish.dataset.of_source:
+            if wish.dataset.command is not None:
+                raise Refused("invalid", faults=[Fault("/columns", "a command makes the file; leave columns out")])
             if faults := _unknown(wish.columns, list(wish.dataset.columns)):
                 raise Refused("invalid", faults=faults)
             return

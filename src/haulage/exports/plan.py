@@ -12,15 +12,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from haulage.core.binds import bound_names
-from haulage.core.catalogue import Dataset
+from haulage.core.catalogue import Command, Dataset
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.core.limits import ExportLimits
 from haulage.core.patience import Overdue, within
 from haulage.core.requester import Requester
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.offered import format_of
 from haulage.exports.parameters import Resolved, resolve_parameters
-from haulage.formats import FORMATS, resolve_options
+from haulage.formats import resolve_options
 from haulage.formats.compression import COMPRESSIONS
 
 
@@ -69,7 +70,7 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
         resolved = resolve_parameters(dataset, asked.parameters)
     except Refused as refused:
         faults.extend(refused.faults)
-    fmt = FORMATS.get(asked.format) if asked.format in dataset.formats else None
+    fmt = format_of(dataset, asked.format)
     if fmt is None:
         offered = ", ".join(dataset.formats)
         faults.append(Fault("/format", f"{dataset.name} has no format {asked.format!r}; write one of {offered}"))
@@ -81,8 +82,8 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
                 faults.append(Fault(pointer_to("options", name), str(problem)))
     compressions = fmt.compressions if fmt else tuple(COMPRESSIONS)
     if asked.compression is not None and asked.compression not in compressions:
-        offered = ", ".join(compressions)
-        faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write one of {offered}, or null"))
+        offered = f"one of {', '.join(compressions)}, or null" if compressions else "null"
+        faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write {offered}"))
     faults += _column_faults(asked.columns)
     faults = [*found, *(each for each in faults if not _is_said(each, found))]
     if faults or resolved is None or fmt is None:
@@ -132,6 +133,8 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     dataset, resolved = wish.dataset, wish.resolved
     build = dataset.limits or limits.build
     plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
+    if dataset.command is not None:
+        plan["command"] = _frozen_command(dataset.command, wish.format)
     plan["limits"] = {
         "rows": build.rows,
         "count_seconds": build.count_seconds,
@@ -188,7 +191,7 @@ def freeze(
             "as_of": "timestamp",
         },
         "verify": dataset.verify,
-        "order_fixed": bool(dataset.key),  # an order alone leaves ties open
+        "order_fixed": bool(dataset.key or dataset.command),  # an order alone leaves ties open
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
@@ -196,6 +199,16 @@ def freeze(
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
         **({"pages": asdict(dataset.pages)} if dataset.pages else {}),
+    }
+
+
+def _frozen_command(command: Command, format: str) -> dict[str, Any]:
+    made = command.formats[format]
+    return {
+        "arguments": list(command.arguments),
+        "environment": dict(command.environment),
+        "suffix": made.suffix,
+        "media_type": made.media_type,
     }
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from haulage.core.clock import rfc3339
 from haulage.core.errors import BuildFailed
 from haulage.exports.life import ExportRun
 from haulage.worker.process import environment_of_child
@@ -25,13 +26,28 @@ def host_of(run: ExportRun) -> dict[str, Any] | None:
     Raises:
         BuildFailed: ``source_unavailable`` when the worker's environment lacks what is declared.
     """
-    declared = run.plan.get("pages")
+    declared = run.plan.get("pages") or run.plan.get("command")
     if declared is None:
         return None
     environment, missing = looked_up(declared["environment"])
     if missing:
         raise BuildFailed("source_unavailable", cause=f"the worker's environment has no {', '.join(missing)}")
+    if "command" in run.plan:
+        return {"environment": environment, "request": _request(run)}
     return {"requester": dict(run.requester), "environment": environment, "path": module_path()}
+
+
+def _request(run: ExportRun) -> dict[str, Any]:
+    """What a command is told of its run, in a file of its own."""
+    return {
+        "run": run.id,
+        "dataset": run.dataset,
+        "format": run.format,
+        "parameters": dict(run.parameters),
+        "requester": {name: run.requester[name] for name in ("tenant", "account", "grants")},
+        "as_of": rfc3339(run.as_of),
+        "limits": {"rows": run.plan["limits"]["rows"]},
+    }
 
 
 def looked_up(declared: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

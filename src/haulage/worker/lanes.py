@@ -26,8 +26,9 @@ from haulage.core.ports import After, Runs
 from haulage.core.progress import Progress
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.offered import format_made
 from haulage.exports.stored import told, unreadable
-from haulage.formats import FORMATS, file_name, media_type
+from haulage.formats import file_name, media_type
 from haulage.sources import end_session
 from haulage.worker.heartbeat import Heartbeat, Holding
 from haulage.worker.host import host_of
@@ -262,7 +263,7 @@ class Lane:
 
     def _finish(self, built: dict[str, Any]) -> Outcome:
         run = self._run
-        fmt = FORMATS[run.format]
+        fmt = format_made(run)
         return Outcome(
             ExportLife.finish,
             {
@@ -275,7 +276,7 @@ class Lane:
                 "snapshot_at": built["snapshot_at"],
                 "columns": built["columns"],
                 "notices": built["notices"],
-                "complete": True,
+                "complete": built["complete"],
                 "file_name": file_name(run.dataset, fmt, run.compression),
                 "media_type": media_type(fmt, run.compression),
                 "expires_at": After(self._bench.limits.expiry_seconds),

@@ -217,6 +217,8 @@ export const JAPANESE = Object.freeze({
   "failure.list_failed": "アプリケーションが行の一覧を作成できませんでした。",
   "failure.list_stalled": "アプリケーションの一覧が先に進みません（ページが循環しています）。",
   "failure.page_oversize": "アプリケーションの一覧の 1 ページが、許可された大きさを超えました。",
+  "failure.command_failed": "ファイルを作成するプログラムが失敗しました。",
+  "failure.report_invalid": "ファイルを作成するプログラムが、作成した内容を正しく報告しませんでした。",
   "failure.build_failed": "ファイルの作成に失敗しました。原因はサーバーのログに記録されています。",
   "failure.internal": "サーバー内部で問題が起きました。ログに記録されています。",
 
