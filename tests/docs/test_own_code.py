@@ -55,3 +55,22 @@ def test_the_page_function_of_the_page_exports_its_list(terminal):
     lines = (terminal.folder / "tickets.csv").read_text().splitlines()
     assert ["No.,Opened,Subject", "1,2026-02-02,north 2026-01-05 1"] == lines[:2]
     assert 2_501 == len(lines)
+
+
+def test_the_command_of_the_page_builds_its_file(terminal):
+    (toml,), (shell,) = blocks(PAGE, "toml"), blocks(PAGE, "sh")
+    terminal.environ |= {"BOOK_TOKEN": "hush"}
+    terminal.config.write_text(f'secret_keys = ["{SECRET}"]\n[operator]\ngrants = ["books.read"]\n{toml}')
+    terminal.config.chmod(0o600)
+    program = terminal.folder / "make-book"
+    program.write_text(shell)
+    program.chmod(0o755)
+
+    checked = terminal.run("datasets", "check")
+    exported = terminal.run("export", "book", "-p", "book=moby", "--json", "-o", "moby.epub")
+
+    assert (0, 0) == (checked.code, exported.code), checked.out + exported.err
+    run = exported.document
+    assert (False, 135, "book.epub") == (run["complete"], run["file"]["rows"], run["file"]["name"])
+    assert {"code": "chapter_missing", "count": 1} in run["notices"]
+    assert "--book=moby, --format=epub\n" == (terminal.folder / "moby.epub").read_text()
