@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import sys
 
 import pytest
 from tests.ports import free_port
-from tests.servers import postgresql
+from tests.servers import pgbouncer, postgresql
 from tests.stories.building import PostgresqlYard, query
 
 from haulage.core.catalogue import Column
@@ -20,7 +21,7 @@ from haulage.core.requester import Requester
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
-from haulage.sources import open_source
+from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
 
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
@@ -455,3 +456,26 @@ def test_a_session_that_the_server_ends_in_the_middle_is_a_failure(yard):
             for _ in batches:
                 pass
     assert "source_unavailable" == failed.value.code
+
+
+def test_a_proxy_that_pools_transactions_may_stand_between(yard):
+    """Its sessions are used by others after ours; nothing that was set may be met by them, or by us."""
+    with yard.writer() as source:
+        source.execute("create table orders (id integer)")
+        source.execute("insert into orders values (1), (2)")
+    yard.url = yard.url.replace(f":{postgresql.server().port}/", f":{pgbouncer.proxy().port}/")
+    asked = query("select id, current_setting('app.tenant', true) as t from orders", key=("id",))
+    silent = "select sum(a) as total from generate_series(1, 1000000) as a, generate_series(1, 1000000) as b"
+
+    for tenant in ("north", "south"):
+        _, content = yard.build(dataclasses.replace(asked, session={"app.tenant": tenant}))
+        assert f"id,t\n1,{tenant}\n2,{tenant}\n" == content.decode()
+    after = yard.build(asked)[1].decode().replace('""', "")  # once set, it may be the empty text instead of none
+    assert "id,t\n1,\n2,\n" == after
+    source = open_source(yard.url, name="haulage 4711.1")
+    with source.snapshot() as snapshot:
+        assert None is snapshot.count(Reading(silent, {}, {}, None, (), (), None, {}), 0.1)
+        assert end_session(yard.url, snapshot.session, 10)
+        with pytest.raises(BuildFailed):
+            snapshot.count(Reading("select 1 as a", {}, {}, None, (), (), None, {}), 10)
+    assert "id,t" == yard.build(asked)[1].decode().splitlines()[0]
