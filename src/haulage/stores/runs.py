@@ -96,7 +96,7 @@ class SqlRuns(Generic[Run]):
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
         self._queue = queue = Queue(table, self._claim)
         self._insert = insert(table)
-        prepare, own = database.prepare, partial(PerTenant, table, database.engine.dialect)
+        prepare, own = database.prepare, partial(PerTenant, table, database.way)
         self._by_id = own(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
         self._by_key = own(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
         self._position = prepare(queue.placed if database.dialect.capabilities.row_security else queue.position)
