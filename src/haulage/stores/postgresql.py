@@ -119,6 +119,7 @@ class PostgreSQL:
             autocommit=True,
             prepare_threshold=None,  # The driver lets all go when it rolls back, those of pq.py too.
             application_name="haulage",
+            client_encoding="utf8",  # whatever the database keeps its text in
             connect_timeout=server.CONNECT_SECONDS,
             keepalives_idle=5,
             keepalives_interval=2,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from psycopg import DataError
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.types.json import Json
@@ -31,19 +32,23 @@ READS: dict[int, Read] = {  # by the number that PostgreSQL has for a type; what
     20: int,
     21: int,
     23: int,
-    114: read_json,
-    3802: read_json,
+    114: lambda cell: read_json(cell.decode()),
 }
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
 def write_value(value: Any) -> bytes | None:
-    """A value as text; its type is that of the place where it stands in the statement."""
+    """A value as text; its type is that of the place where it stands in the statement.
+
+    Raises:
+        psycopg.DataError: as the driver's own cursor does.
+    """
     if value is None:
         return None
-    if isinstance(value, Json):
-        return json.dumps(value.obj).encode()
-    return str(value).encode()
+    written = (json.dumps(value.obj) if isinstance(value, Json) else str(value)).encode()
+    if b"\0" in written:  # libpq would take it for the end.
+        raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return written
 
 
 @dataclass(slots=True)
