@@ -121,6 +121,18 @@ def test_the_columns_of_a_query_that_never_ends_are_known_without_running_it(cas
     assert [] == source.check(reading(case.silent))
 
 
+@pytest.mark.parametrize(
+    "name", ["Mixed Case", 'say "hi"', "it's", "per cent % {0}", ":bound", "back`tick", "select", "報告", "a;b"]
+)
+def test_a_column_may_have_any_name(case, source, name):
+    sql = f"select 2 as {case.quoted(name)}, 1 as other union all select 1, 1"
+    asked = reading(sql, order=('"' + name.replace('"', '""') + '"',))  # the way of an order, whatever the database's
+    with source.snapshot() as snapshot:
+        assert [name, "other"] == [column.key for column in snapshot.columns(asked)]
+        assert [(1, 1), (2, 1)] == rows_of(snapshot, asked)
+        assert [(1,), (2,)] == rows_of(snapshot, asked._replace(columns=(name,)))
+
+
 def test_headers_that_are_declared_alike_are_made_distinct(source):
     with source.snapshot() as snapshot:
         columns = snapshot.columns(reading("select 1 as a, 2 as b", declared={"b": ("a", None)}))
@@ -338,6 +350,12 @@ def test_a_statement_has_its_time(case):
 
     assert "generation_timeout" == failed.value.code
     assert 0 == case.working()
+
+
+def test_a_limit_that_is_longer_than_a_server_takes_is_its_longest(case):
+    of_servers(case)
+    with case.open(busy_seconds=10.0**9, seconds=10.0**9).snapshot() as snapshot:
+        assert 3_000 == snapshot.count(reading(NUMBERS), 10)
 
 
 def test_a_session_has_a_name_and_is_ended_by_it_alone(case):
