@@ -20,7 +20,14 @@ NUMBERS = UPTO.format(3_000) + " select i, i % 7 as k from n"
 MIB = 1024 * 1024
 
 
-@pytest.fixture(params=[name for name in SOURCES if name != "mysql"])  # the room of mariadb, under another name
+def cases():
+    """One for each room; that of mysql is mariadb's, under another name."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in SERVERS else ()) for name in SOURCES if name != "mysql"
+    ]
+
+
+@pytest.fixture(params=cases())
 def case(request, tmp_path):
     """A source, made anew, and the way past it."""
     made = CASES[request.param](tmp_path)

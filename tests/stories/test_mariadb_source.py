@@ -15,6 +15,7 @@ from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
 from haulage.sources import open_source
 
+pytestmark = pytest.mark.slow
 PLAIN = Reading("select 1 as a", {}, {}, None, (), (), None, {})
 
 

@@ -26,6 +26,7 @@ from haulage.exports.reading import reading_of
 from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
 
+pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
 NASTY = {
     "small": ("smallint", "-32768", "0"),
