@@ -26,6 +26,7 @@ CONNECT_SECONDS = 5
 STATEMENT_SECONDS = 60  # of a statement at a door; a build says its own
 SECONDS_MAX = 31_536_000  # of a limit, as the server takes it: a year
 AGAIN_SECONDS = 0.5  # between two kills of one statement: one that comes before it has begun finds nothing
+BINARY = 63  # the character set of what is no text
 LOOK_SECONDS = 0.05  # between two looks whether a statement is to be ended
 IN_A_URL = ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 _CODES = {
@@ -179,12 +180,15 @@ class Session:
         with self._watched(seconds, given_up), self.running(sql, binds) as cursor, told(binds):
             return list(cursor.fetchall())
 
-    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """The columns of a statement, which is not asked for a row."""
+    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[tuple[str, int, int, int, bool]]:
+        """The columns of a statement that is not asked for a row: name, type, length, scale, whether it is bytes."""
         self.run("set session sql_select_limit = 0")
         try:
             with self.running(sql, binds) as cursor:
-                return cursor.description or ()
+                fields = vars(cursor)["_result"].fields or ()  # its description does not tell text from bytes
+                return [
+                    (each.name, each.type_code, each.length, each.scale, each.charsetnr == BINARY) for each in fields
+                ]
         finally:
             self.run(f"set session sql_select_limit = {2**64 - 1}")
 
