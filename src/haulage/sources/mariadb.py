@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from haulage.core.binds import rewrite_names
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 from haulage.sources.mariadb_lines import LineStream, instant_field, line_of, plain_field, text_field
@@ -28,6 +27,7 @@ from haulage.sources.query import (
     unique_names,
     unknown_names,
     visible_rows,
+    with_values,
     wrapped,
 )
 
@@ -272,17 +272,7 @@ class MariadbSnapshot:
         return LineStream(self._session, self._wrapped(reading, line_of(fields)) + order, reading.binds, self._replaced)
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
-        """What puts the bound values into SQL."""
-
-        def value_of(name: str) -> str:
-            if name not in reading.binds:
-                raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
-            value, kind = reading.binds[name], reading.types.get(name)
-            if isinstance(value, list | tuple):
-                return ", ".join(self._literal(item, kind) for item in value) or "null"
-            return self._literal(value, kind)
-
-        return lambda sql: rewrite_names(sql, value_of)
+        return with_values(reading, self._literal)
 
     def _literal(self, value: Any, kind: str | None) -> str:
         """A bound value as SQL; an instant in UTC, which is the zone of the session."""
