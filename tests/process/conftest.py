@@ -10,15 +10,17 @@ from tests.conformance.cases import STORES
 from tests.process.house import (
     DATASETS,
     LIMITS,
+    ON_MARIADB,
     ON_POSTGRESQL,
     House,
+    make_mariadb_source,
     make_postgresql_source,
     make_source,
     until,
 )
 from tests.process.launcher import Launcher
 from tests.process.shimmed import build_shim
-from tests.servers import postgresql
+from tests.servers import mariadb, postgresql
 
 from haulage.stores.open import open_store
 
@@ -69,7 +71,13 @@ def postgresql_source():
     return make_postgresql_source("names_of_the_houses")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mariadb_source():
+    """The same on the other server."""
+    return make_mariadb_source("names_of_the_houses")
+
+
+@pytest.fixture(params=["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
 def sourced_house(request, template, launcher, tmp_path):
     """A house on each kind of source; ``at_work`` says how many of its sessions its server has."""
     for path in template.glob("*.db"):
@@ -78,13 +86,24 @@ def sourced_house(request, template, launcher, tmp_path):
         built = House(tmp_path, launcher)
         built.at_work = lambda: 0  # it has no server
     else:
-        url = request.getfixturevalue("postgresql_source")
-        datasets = [replace(each, sql=ON_POSTGRESQL.get(each.name, each.sql)) for each in DATASETS]
+        url = request.getfixturevalue(f"{request.param}_source")
+        on_server, asked = {
+            "postgresql": (ON_POSTGRESQL, sessions_of_builds),
+            "mariadb": (ON_MARIADB, statements_of_builds),
+        }[request.param]
+        datasets = [replace(each, sql=on_server.get(each.name, each.sql)) for each in DATASETS]
         built = House(tmp_path, launcher, source_url=url, datasets=datasets)
-        built.at_work = sessions_of_builds
-        built.wait_for_sql = lambda _child: until(lambda: sessions_of_builds("active"))
+        built.at_work = asked
+        built.wait_for_sql = lambda _child: until(lambda: asked("active"))
+    built.kind = request.param
     yield built
     built.close()
+
+
+def statements_of_builds(*_states: str) -> int:
+    """What MariaDB itself says."""
+    asked = "select count(*) from information_schema.processlist where db = 'names_of_the_houses'"
+    return mariadb.server().execute(None, asked + " and command = 'Query'")[0][0]
 
 
 def sessions_of_builds(*states: str) -> int:

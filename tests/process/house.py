@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.process.launcher import Launcher
-from tests.servers import postgresql
+from tests.servers import mariadb, postgresql
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
@@ -76,6 +76,13 @@ ON_POSTGRESQL = {
     "silent_rows": f"select i, i % 7 as k from {MANY} where i < 0",
     "again": f"select i from {MANY}",
     "wrong": "select 1 / 0 as a",
+}
+ON_MARIADB = {
+    "stream": "select seq as i, concat('name ', seq) as name from seq_1_to_100000000000 where seq <= :rows",
+    "silent": "select sum(a.seq * b.seq) as total from seq_1_to_1000000 as a, seq_1_to_1000000 as b where :rows > 0",
+    "silent_rows": "select seq as i, seq % 7 as k from seq_1_to_100000000000 where seq * 2 < 0 and :rows > 0",
+    "again": "select seq as i from seq_1_to_100000000000 where seq <= :rows",
+    "wrong": "select exp(100000) as a",
 }
 
 
@@ -339,6 +346,15 @@ class House:
     def named(self) -> list[str | None]:
         """The bytes that rows name."""
         return [run.artifact_key for run in self.store.exports.list(Query(limit=10_000)) if run.artifact_key]
+
+
+def make_mariadb_source(database: str) -> str:
+    """The same table in a database of MariaDB; gives its URL."""
+    server = mariadb.server()
+    server.execute(None, f"create database {database}")
+    server.execute(database, "create table names (id integer primary key, name text)")
+    server.execute(database, "insert into names select seq, concat('name ', seq) from seq_1_to_200000")
+    return server.url(database)
 
 
 def make_postgresql_source(database: str) -> str:

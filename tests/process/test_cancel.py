@@ -78,6 +78,7 @@ def test_a_cancel_between_the_last_byte_and_the_settle_wins(house):
     house.assert_nothing_left()
 
 
+@pytest.mark.parametrize("sourced_house", ["sqlite", "postgresql"], indirect=True)
 def test_a_cancel_outlives_the_worker_that_should_have_obeyed_it(sourced_house):
     house = sourced_house
     worker = house.worker()

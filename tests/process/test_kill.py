@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 from tests.process.house import FOREVER, LIMITS, Bench, at_a_random_moment, until
 
+# A server of MariaDB notices with its next row that its client is gone, or when the time of the statement is over.
+WHERE_A_SERVER_NOTICES = pytest.mark.parametrize("sourced_house", ["sqlite", "postgresql"], indirect=True)
 SILENT = pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
 
 
@@ -35,6 +37,7 @@ def test_a_killed_child_fails_its_run_and_leaves_no_byte(sourced_house, dataset)
     assert worker.process.poll() is None
 
 
+@WHERE_A_SERVER_NOTICES
 @SILENT
 def test_a_killed_supervisor_takes_its_child_along_even_within_a_silent_statement(sourced_house, dataset):
     house = sourced_house
@@ -47,6 +50,7 @@ def test_a_killed_supervisor_takes_its_child_along_even_within_a_silent_statemen
     assert "running" == house.get(run).state
 
 
+@WHERE_A_SERVER_NOTICES
 @SILENT
 def test_the_run_of_a_killed_supervisor_is_failed_by_the_next_worker(sourced_house, dataset):
     house = sourced_house

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import sys
 
 import pytest
 from tests.ports import free_port
-from tests.servers import postgresql
+from tests.servers import pgbouncer, postgresql
 from tests.stories.building import PostgresqlYard, query
+from tests.stories.terminal import SECRET
 
+from haulage import Haulage
 from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
@@ -20,9 +23,10 @@ from haulage.core.requester import Requester
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
-from haulage.sources import open_source
+from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
 
+pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
 NASTY = {
     "small": ("smallint", "-32768", "0"),
@@ -455,3 +459,39 @@ def test_a_session_that_the_server_ends_in_the_middle_is_a_failure(yard):
             for _ in batches:
                 pass
     assert "source_unavailable" == failed.value.code
+
+
+def test_a_proxy_that_pools_transactions_may_stand_between(yard):
+    """Its sessions are used by others after ours; nothing that was set may be met by them, or by us."""
+    with yard.writer() as source:
+        source.execute("create table orders (id integer)")
+        source.execute("insert into orders values (1), (2)")
+    yard.url = yard.url.replace(f":{postgresql.server().port}/", f":{pgbouncer.proxy().port}/")
+    asked = query("select id, current_setting('app.tenant', true) as t from orders", key=("id",))
+    silent = "select sum(a) as total from generate_series(1, 1000000) as a, generate_series(1, 1000000) as b"
+
+    for tenant in ("north", "south"):
+        _, content = yard.build(dataclasses.replace(asked, session={"app.tenant": tenant}))
+        assert f"id,t\n1,{tenant}\n2,{tenant}\n" == content.decode()
+    after = yard.build(asked)[1].decode().replace('""', "")  # once set, it may be the empty text instead of none
+    assert "id,t\n1,\n2,\n" == after
+    source = open_source(yard.url, name="haulage 4711.1")
+    with source.snapshot() as snapshot:
+        assert None is snapshot.count(Reading(silent, {}, {}, None, (), (), None, {}), 0.1)
+        assert end_session(yard.url, snapshot.session, 10)
+        with pytest.raises(BuildFailed):
+            snapshot.count(Reading("select 1 as a", {}, {}, None, (), (), None, {}), 10)
+    assert "id,t" == yard.build(asked)[1].decode().splitlines()[0]
+
+
+def test_a_dataset_in_python_has_the_session_of_its_source(tmp_path):
+    (tmp_path / "haulage.toml").write_text(
+        f'secret_keys = ["{SECRET}"]\n[sources.warehouse]\nurl = "postgresql://amina@db.example/shop"\n'
+        '[sources.warehouse.session]\n"app.tenant" = ":requester_tenant"\n'
+    )
+    with contextlib.closing(Haulage.from_toml(tmp_path / "haulage.toml", environ={})) as haul:
+        haul.dataset("orders", source="warehouse")(lambda: "select 1 as a")
+        orders = haul.catalogue.find("orders")
+    plan = freeze(orders, "select 1 as a", resolve_parameters(orders, {}), Requester("north", "amina"), 0, None)
+
+    assert {"app.tenant": "north"} == plan["session"]

@@ -15,8 +15,14 @@ if TYPE_CHECKING:  # only a type: a child starts for every run, and a user waits
 SOURCES = {
     "sqlite": "haulage.sources.sqlite",
     "postgresql": "haulage.sources.postgresql",
+    "mariadb": "haulage.sources.mariadb",
+    "mysql": "haulage.sources.mariadb",
 }
-SERVERS = ("postgresql",)  # whose statements run in a process of their own, which must be told that ours ends
+SERVERS = (
+    "postgresql",
+    "mariadb",
+    "mysql",
+)  # whose statements run in a process of their own, which must be told that ours ends
 
 
 def scheme_of(url: str) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from haulage.core.binds import statements
+from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 
@@ -38,8 +38,26 @@ def bare(reading: Reading) -> str:
 
 def wrapped(reading: Reading, what: str, bound: Callable[[str], str], wrap: str = WRAP) -> str:
     """The query in its wrap, without an order; ``bound`` puts the values in, ``wrap`` may name its columns anew."""
-    sql = f"select {what} from (\n{bound(bare(reading))}\n) as {wrap}"
-    return f"{sql}\nwhere (\n{bound(reading.visible)}\n)" if reading.visible else sql
+    return f"select {what} from (\n{bound(bare(reading))}\n) as {wrap}" + visible_rows(reading, bound)
+
+
+def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:
+    """The condition that stands after the wrapped query."""
+    return f"\nwhere (\n{bound(reading.visible)}\n)" if reading.visible else ""
+
+
+def with_values(reading: Reading, literal: Callable[[Any, str | None], str]) -> Callable[[str], str]:
+    """What puts the bound values into SQL as literals, a list as one for each; ``literal`` knows value and type."""
+
+    def value_of(name: str) -> str:
+        if name not in reading.binds:
+            raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
+        value, kind = reading.binds[name], reading.types.get(name)
+        if isinstance(value, list | tuple):
+            return ", ".join(literal(item, kind) for item in value) or "null"
+        return literal(value, kind)
+
+    return lambda sql: rewrite_names(sql, value_of)
 
 
 def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
@@ -71,13 +89,21 @@ def columns_of(
     return tuple(column._replace(header=header) for column, header in zip(columns, headers, strict=True))
 
 
-def order_by(reading: Reading, names: Sequence[Name], prefix: str = "") -> str:
-    """What stands after the wrapped query; each name with this before it."""
-    terms = [_order_term(term, names, prefix) for term in reading.order]
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:
+    """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
+    terms = []
+    for term in reading.order:
+        name, direction = _order_term(term, names)
+        terms.append(prefix + quoted(name.inside) + direction)
     return "\norder by " + ", ".join(terms) if terms else ""
 
 
-def _order_term(term: str, names: Sequence[Name], prefix: str) -> str:
+def _order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
     """One term of the order. A name that is unknown is refused: SQLite would take it for text, and not order."""
     parsed = re.fullmatch(ORDER_TERM, term, re.IGNORECASE)
     if parsed is None:
@@ -86,7 +112,7 @@ def _order_term(term: str, names: Sequence[Name], prefix: str) -> str:
     found = [each for each in names if each.key == name] or [each for each in names if each.key.lower() == name.lower()]
     if not found:
         raise BuildFailed("source_failed", cause=f"order: the query has no column {name!r}")
-    return prefix + quoted(found[0].inside) + (parsed[2] or "") + (parsed[3] or "")
+    return found[0], (parsed[2] or "") + (parsed[3] or "")
 
 
 def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
@@ -109,11 +135,6 @@ def unique_names(names: Sequence[str]) -> list[str]:
         seen.add(candidate)
         unique.append(candidate)
     return unique
-
-
-def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def without_values(words: str, binds: Mapping[str, object] | None = None) -> str:
