@@ -1,4 +1,4 @@
-"""What every source of SQL must do beside test_sources_everywhere.py; a new room of sources/ needs a case and passes the rest."""
+"""What every source of SQL must do beside test_sources_everywhere.py; a new one needs a case and passes the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from haulage.sources import SERVERS, SOURCES, end_session, open_source, scheme_o
 
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {})"
 NUMBERS = UPTO.format(3_000) + " select i, i % 7 as k from n"
-MIB = 1024 * 1024
 
 
 def cases():

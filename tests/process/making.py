@@ -222,6 +222,10 @@ def stays() -> None:
     for_ever()
 
 
+def stays_quietly() -> None:
+    for_ever()
+
+
 def tidies_up() -> None:
     """At TERM it says goodbye to somebody, and needs a moment for it."""
 

@@ -337,6 +337,20 @@ def test_a_command_dies_with_a_child_that_is_killed(house):
     house.assert_nothing_left()
 
 
+def test_a_command_dies_with_its_child_although_nobody_is_there_to_see_it(house):
+    worker = house.worker()
+    run = house.request(made_by(house, "stays_quietly"), format="epub")
+    until(lambda: len(of_the_command()) == 1)
+    (command,) = of_the_command()
+    house.freeze(worker)
+    os.kill(next(pid for pid in house.children() if pid != command), signal.SIGKILL)
+    until(lambda: not of_the_command(), lambda: f"{of_the_command()} live on")
+    worker.signal(signal.SIGCONT)
+
+    assert "child_killed" == house.wait(run).failure_code
+    house.assert_nothing_left()
+
+
 def test_a_child_that_runs_a_command_loads_little(makes, tmp_path, monkeypatch):
     program = process.START + f"; import sys; print(*sys.modules, file=open({str(tmp_path / 'modules')!r}, 'w'))"
     monkeypatch.setattr(process, "START", program)
