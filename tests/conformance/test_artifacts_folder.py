@@ -181,3 +181,39 @@ def test_a_large_file_is_on_its_way_to_the_disk_before_its_end(tmp_path, monkeyp
     assert 10_000 == sink.finish().size
     assert [(0, 3_000), (3_000, 3_000), (6_000, 3_000)] == begun
     assert b"x" * 10_000 == (tmp_path / "part").read_bytes()
+
+
+def buried(folder: Path, depth: int) -> None:
+    """Folders in folders, deeper than a path, a stack or the descriptors of a process reach; and a link out of them."""
+    (folder / "outside").symlink_to(folder.parents[2])
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=here)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=here))
+    os.close(here)
+
+
+def locked(folder: Path) -> None:
+    (folder / "locked" / "inner").mkdir(parents=True)
+    (folder / "locked" / "inner" / "file").touch()
+    (folder / "locked" / "inner").chmod(0)
+    (folder / "locked").chmod(0)
+
+
+@pytest.mark.parametrize("leave", [locked, lambda folder: buried(folder, 900), lambda folder: buried(folder, 4_000)])
+@pytest.mark.parametrize("removed", [True, False])
+def test_what_a_build_has_locked_or_buried_goes_with_it(artifacts, leave, removed):
+    folder = artifacts.begin(KEY)
+    leave(folder)
+    if removed:
+        assert artifacts.remove(KEY)
+    else:
+        (folder / PART).write_bytes(b"id\n")
+        artifacts.publish(KEY, 3)
+
+    assert not folder.exists()
+    assert [] == list(folder.parent.iterdir())
+    assert artifacts.root.is_dir()

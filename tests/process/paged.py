@@ -82,6 +82,12 @@ def circle(_requester, cursor, _limit, rows):
     return Page(rows_from(1, 1), ((cursor or 0) + 1) % rows)
 
 
+def circle_later(_requester, cursor, _limit, rows):
+    """Its first pages lead on; it never comes back to the beginning."""
+    at = (cursor or 0) + 1
+    return Page(rows_from(1, 1), at if at < 50 + rows else 50)
+
+
 def empty_for_ever(_requester, cursor, _limit, rows):
     return Page([], (cursor or 0) + 1)
 

@@ -212,6 +212,14 @@ def test_a_circle_is_found_whatever_its_length(house, asks, length):
     assert f"the cursor of {length} pages before" in cause(house, run)
 
 
+@pytest.mark.parametrize("length", [1, 2, 7, 100])
+def test_a_circle_is_found_that_does_not_come_back_to_the_beginning(house, asks, length):
+    run = asks(paged.circle_later, wish={"rows": length}, limits=replace(BUILD, rows=2_000))
+
+    assert "list_stalled" == run.failure_code
+    assert f"the cursor of {length} pages before" in cause(house, run)
+
+
 def test_some_empty_pages_are_no_circle(asks):
     run = asks(paged.some_empty)
 
