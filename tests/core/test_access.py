@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from haulage.core.catalogue import Catalogue, Dataset
+from haulage.core.catalogue import Catalogue, Command, Dataset, Made, Pages
 from haulage.core.errors import BuildFailed, Refused
 from haulage.core.requester import OPERATOR, Requester
 from haulage.exports.access import access_at_run, access_dataset, access_file, access_run
 from haulage.exports.life import ExportRun
+from haulage.exports.plan import code_of as frozen_code
 
 NOW = 1_800_000_000_000
 AMINA = Requester("north", "amina", frozenset({"orders.read"}))
@@ -193,3 +195,32 @@ def test_a_requester_is_thawed_as_it_was_frozen_but_for_its_session():
 )
 def test_a_grant_is_held_by_its_whole_name_or_by_the_star(grants, grant, held):
     assert held == Requester("north", "amina", frozenset(grants)).holds(grant)
+
+
+PAGES = Pages("tickets:page", environment={"TOKEN": "env:TOKEN"})
+COMMAND = Command(("/usr/bin/make", "{file}"), {"epub": Made(".epub", "application/epub+zip")})
+OWN_CODE = {"tickets": ("csv", {"pages": PAGES}), "book": ("epub", {"command": COMMAND})}
+
+
+@pytest.mark.parametrize("name", OWN_CODE)
+def test_a_worker_runs_code_of_the_host_only_as_it_has_declared_it_itself(name):
+    format, made_by = OWN_CODE[name]
+    dataset = Dataset(name, "", formats=(format,), **made_by)
+    plan = json.loads(json.dumps(frozen_code(dataset, format)))  # as it comes out of the store
+    run = replace(READY, dataset=name, format=format, plan=plan)
+    declared = Catalogue()
+    declared.add(dataset)
+
+    def code(run, catalogue=declared):
+        return code_of(access_at_run, run, catalogue, lambda asked: asked)
+
+    (kind,) = plan
+    others = [{"command": {**plan.get("command", {}), "arguments": ["/bin/sh", "-c", "id"]}},
+              {"pages": {**plan.get("pages", {}), "function": "os:system"}},
+              {kind: {**plan[kind], "environment": {"X": "env:HAULAGE_SECRET"}}}, {kind: {}},
+              plan | {"pages": {}, "command": {}}]  # fmt: skip
+    assert None is code(run)
+    assert "source_gone" == code(run, Catalogue())
+    assert "source_gone" == code(replace(run, format="txt"))
+    assert "source_gone" == code(replace(run, dataset="orders"))
+    assert {"source_gone"} == {code(replace(run, plan=other)) for other in others}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) 
     if dataset.command is not None:
         return _program_problems(dataset.command.arguments[0])
     if dataset.pages is not None:
-        return rehearse(all_of_them.settings.operator.frozen(), plan["pages"])
+        return rehearse(all_of_them.settings.operator.frozen(), asdict(dataset.pages))
     unread = why_unread(all_of_them, dataset.source)
     return [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
 

@@ -9,6 +9,7 @@ from haulage.core.errors import BuildFailed, Refused
 from haulage.core.patience import Overdue
 from haulage.core.requester import OPERATOR, Requester
 from haulage.exports.life import ExportRun
+from haulage.exports.plan import code_of
 
 # Gives a requester as it is today: with its grants of now, or banned. Where nobody can know, the frozen one.
 Standing = Callable[[Requester], Requester]
@@ -67,9 +68,14 @@ def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> N
     """See, before the first byte is read, that the requester still may.
 
     Raises:
-        BuildFailed: ``permission_lost``, or ``host_silent`` when nobody could say in time.
+        BuildFailed: ``permission_lost``, or ``host_silent`` when nobody could say in time; ``source_gone`` for code of
+            the host that is not what this process has declared.
     """
     dataset = catalogue.find(run.dataset)
+    frozen = {name: run.plan[name] for name in ("pages", "command") if name in run.plan}
+    declared = {} if dataset is None or run.format not in dataset.formats else code_of(dataset, run.format)
+    if frozen and frozen != declared:  # A row of the store decides what is read, never which program is run.
+        raise BuildFailed("source_gone", cause="this worker has not declared that command or page function so")
     # A worker may know fewer datasets than the web does: then the frozen query decides, but nobody who is banned.
     permission = None if dataset is None else dataset.permission
     try:

@@ -133,8 +133,7 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     dataset, resolved = wish.dataset, wish.resolved
     build = dataset.limits or limits.build
     plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
-    if dataset.command is not None:
-        plan["command"] = _frozen_command(dataset.command, wish.format)
+    plan |= code_of(dataset, wish.format)
     plan["limits"] = {
         "rows": build.rows,
         "count_seconds": build.count_seconds,
@@ -198,8 +197,14 @@ def freeze(
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
-        **({"pages": asdict(dataset.pages)} if dataset.pages else {}),
     }
+
+
+def code_of(dataset: Dataset, format: str) -> dict[str, Any]:
+    """The code of the host that makes a file, as a plan names it; nothing for a query."""
+    if dataset.pages is not None:
+        return {"pages": asdict(dataset.pages)}
+    return {} if dataset.command is None else {"command": _frozen_command(dataset.command, format)}
 
 
 def _frozen_command(command: Command, format: str) -> dict[str, Any]:
