@@ -19,11 +19,12 @@ from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
+from haulage.formats.format import About
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
     from haulage.core.ports import Sink, Source
     from haulage.core.reading import Measured
-    from haulage.formats import Encoder
+    from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
@@ -81,9 +82,11 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
     report(Progress(Phase.COUNTING, None, None))
     with source.snapshot() as snapshot:
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
-        _refuse_rows(total or 0, limits["rows"])
+        _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
-        encoder = FORMATS[order.format].open(columns, order.options)
+        _refuse_columns(order, len(columns))
+        about = About(snapshot.at, _offer(order))
+        encoder = FORMATS[order.format].open(columns, order.options, about)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
         with closing(snapshot.batches(reading, limits["sort_bytes"])) as batches:
@@ -97,7 +100,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         total=total,
         snapshot_at=at,
         columns=tuple(column._asdict() for column in columns),
-        notices=tuple(_notices(replaced, order.plan)),
+        notices=tuple(_notices(replaced, encoder.notices, order.plan)),
         bytes=measured.size,
         sha256=measured.sha256,
         etag=measured.etag,
@@ -112,12 +115,12 @@ def _write_rows(
     report: Callable[[Progress], None],
 ) -> int:
     """Write every batch; report what really stands in the file, never what is only on its way."""
-    rows_max, every = order.plan["limits"]["rows"], order.progress_seconds
+    every = order.progress_seconds
     rows = 0
     due = time.monotonic() + every
     for batch in batches:
         rows += len(batch)
-        _refuse_rows(rows, rows_max)
+        _refuse_rows(order, rows)
         if total is not None and rows > total:
             _refuse_difference(total, f"more than {total:,}")
         writer.rows(batch)
@@ -132,9 +135,27 @@ def _write_rows(
     return rows
 
 
-def _refuse_rows(rows: int, rows_max: int) -> None:
+def _refuse_rows(order: BuildOrder, rows: int) -> None:
+    rows_max = order.plan["limits"]["rows"]
     if rows > rows_max:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
+    format = FORMATS[order.format]
+    if format.rows_max is not None and rows > format.rows_max:
+        said = f"The export has more than the {format.rows_max:,} rows that a file of {format.label} holds."
+        raise BuildFailed("format_rows_exceeded", said + _offer(order))
+
+
+def _refuse_columns(order: BuildOrder, columns: int) -> None:
+    format = FORMATS[order.format]
+    if format.columns_max is not None and columns > format.columns_max:
+        said = f"The export has {columns:,} columns; a file of {format.label} holds {format.columns_max:,}."
+        raise BuildFailed("format_columns_exceeded", said + _offer(order))
+
+
+def _offer(order: BuildOrder) -> str:
+    """A sentence that names the dataset's other formats, which have no limits like these."""
+    others = [name for name in order.plan.get("formats", ()) if name != order.format]
+    return f" Choose another format: {', '.join(others)}." if others else ""
 
 
 def _refuse_difference(total: int, rows: str) -> None:
@@ -142,11 +163,12 @@ def _refuse_difference(total: int, rows: str) -> None:
     raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
 
-def _notices(counted: Mapping[str, int], plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _notices(counted: Mapping[str, int], notices: Notices, plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if not plan.get("order_fixed", True):  # a row frozen before this was noted says nothing
         yield {"code": "order_not_fixed"}
     for code, count in sorted(counted.items()):
-        yield {"code": code, "count": count}
+        columns = notices.columns(code)
+        yield {"code": code, "count": count} | ({"columns": columns} if columns else {})
 
 
 class _Writer:

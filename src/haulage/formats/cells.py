@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from binascii import b2a_base64
-from collections.abc import Sequence
-from datetime import date, time
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,10 @@ TEXT_OR_NULL = frozenset((str, type(None)))
 NON_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}  # Python's word -> that of the databases
 TEXT_REPLACED = "text_replaced"  # a notice: characters that no UTF-8 file or text reader can hold
 BYTES_AS_BASE64 = "bytes_as_base64"  # a notice: cells
+NON_FINITE_AS_TEXT = "non_finite_as_text"  # a notice: values
+WRITTEN_AS_TEXT = (
+    "written_as_text"  # a notice: cells of a type that the format has no exact place for, and their columns
+)
 
 _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("null", (type(None),)),
@@ -68,6 +72,65 @@ def as_decimals(cells: Sequence[Any]) -> Sequence[Any]:
     from decimal import Decimal
 
     return [Decimal(repr(cell)) if type(cell) is float and isfinite(cell) else cell for cell in cells]
+
+
+def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
+    """A column whose source keeps days or numbers as text, as what it is declared to be.
+
+    For formats that have types. A text of which only another spelling would come back stays text: ``007``, ``24:00``.
+    """
+    if declared not in _READERS or str not in set(map(type, cells)):
+        return as_decimals(cells) if declared == "decimal" else cells
+    read = _READERS[declared]
+    found = [read(cell) if isinstance(cell, str) else cell for cell in cells]
+    return as_decimals(found) if declared == "decimal" else found
+
+
+def _day(text: str) -> date | str:
+    try:
+        found = date.fromisoformat(text)
+    except ValueError:
+        return text
+    return found if found.isoformat() == text else text
+
+
+def _moment(text: str) -> datetime | str:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return found if text in (found.isoformat(), found.isoformat(" ")) else text
+
+
+def _whole(text: str) -> int | str:
+    return int(text) if _WHOLE.fullmatch(text) else text
+
+
+def _fraction(text: str) -> Decimal | str:
+    if not _FRACTION.fullmatch(text):
+        return text
+    from decimal import Decimal
+
+    return Decimal(text)
+
+
+def _double(text: str) -> float | str:
+    try:
+        found = float(text)
+    except ValueError:
+        return text
+    return found if isfinite(found) and repr(found) == text else text
+
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")  # more digits take Python too long to read
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,999})?")
+_READERS: dict[str | None, Callable[[str], object]] = {
+    "date": _day,
+    "timestamp": _moment,
+    "integer": _whole,
+    "decimal": _fraction,
+    "float": _double,
+}
 
 
 def decimal_text(value: Decimal) -> str:

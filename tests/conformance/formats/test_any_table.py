@@ -101,3 +101,26 @@ def test_any_table_comes_back_from_json(format, table):
 
     assert [[in_json(value) for value in row] for row in rows] == found
     assert headers == (names if rows else [])
+
+
+def in_sheet(value):
+    """A number of at most 15 digits, or a double that spreadsheets have; else the text that stands in CSV."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return Digits(str(value)) if abs(value) < 10**15 else str(value)
+    if isinstance(value, float) and (value == 0 or 2.3e-308 < abs(value) < float("inf")):
+        return Digits(repr(value))
+    if isinstance(value, Decimal) and value.is_finite() and (not value or value.adjusted() > -300):
+        text = f"{value:f}"
+        significant = (text.rstrip("0") if "." in text else text).replace(".", "").lstrip("-0")
+        return Digits(text) if len(significant) <= 15 else text
+    return in_csv(value)
+
+
+@given(table=tables())
+def test_any_table_comes_back_from_a_sheet(table):
+    names, rows, batch = table
+    headers, found = READERS["xlsx"](write("xlsx", names, rows, batch).data, {})
+
+    assert (names, [[in_sheet(value) for value in row] for row in rows]) == (headers, found)
