@@ -20,7 +20,7 @@ from haulage.formats import (
 
 
 def test_a_format_is_found_by_its_name_and_nothing_else_is():
-    assert ["csv", "json", "ndjson", "xlsx"] == list(FORMATS)
+    assert ["csv", "json", "ndjson", "parquet", "xlsx"] == list(FORMATS)
     assert all(name == format.name for name, format in FORMATS.items())
     assert "format" not in FORMATS
     with pytest.raises(KeyError):

@@ -68,6 +68,7 @@ ADVICE = {
     "storage_failed": "Run: haulage doctor.",
     "storage_refused": "Let the keys of [objects] write, list and remove in the bucket: haulage doctor.",
     "count_mismatch": "Export again; report it when it comes back.",
+    "values_changed": "Write a query that gives the same rows each time, or choose another format.",
     "verify_failed": "Export again, and look at the disk: the worker's log has the cause.",
     "permission_lost": "Give the grant back. Worker and web must read the same keys and the same [operator].",
     "stored_unreadable": "Export again; haulage doctor --check looks at every row. See to the disk of the store.",

@@ -148,6 +148,12 @@ CATALOGUE = _catalogue(
         "Rows do not match",
         "The rows written are not the rows counted; no file was kept.",
     ),
+    F(
+        "values_changed",
+        0,
+        "Values changed",
+        "The rows had other values when they were read a second time; no file was kept.",
+    ),
     F("verify_failed", 0, "File not whole", "The finished file did not pass its check; no file was kept."),
     F("permission_lost", 0, "Permission lost", "You no longer have the permission this export needs."),
     F("stored_unreadable", 0, "Stored request unreadable", "What was stored of this export cannot be read."),

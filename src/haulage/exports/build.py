@@ -19,11 +19,11 @@ from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
-from haulage.formats.format import About
+from haulage.formats.format import About, LooksFirst
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
-    from haulage.core.ports import Sink, Source
-    from haulage.core.reading import Measured
+    from haulage.core.ports import Sink, Snapshot, Source
+    from haulage.core.reading import Measured, Reading
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
@@ -87,11 +87,15 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         _refuse_columns(order, len(columns))
         about = About(snapshot.at, _offer(order))
         encoder = FORMATS[order.format].open(columns, order.options, about)
+        seen: Mapping[str, int] = {}
+        if isinstance(encoder, LooksFirst):
+            total = _look(order, snapshot, reading, encoder, total)
+            seen = dict(snapshot.notices)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
         with closing(snapshot.batches(reading, limits["sort_bytes"])) as batches:
             rows = _write_rows(order, batches, writer, total, report)
-        at, replaced = snapshot.at, Counter(dict(snapshot.notices))
+        at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - Counter(seen)
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
     replaced.update(dict(encoder.notices.items()))
@@ -105,6 +109,19 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         sha256=measured.sha256,
         etag=measured.etag,
     )
+
+
+def _look(order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: LooksFirst, total: int | None) -> int:
+    """Let an encoder see every row before it begins; gives how many there are, counted or not."""
+    rows = 0
+    with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
+        for batch in batches:
+            rows += len(batch)
+            _refuse_rows(order, rows)
+            encoder.look(batch)
+    if total is not None and rows != total:
+        _refuse_difference(total, f"{rows:,}")
+    return rows
 
 
 def _write_rows(
@@ -126,7 +143,7 @@ def _write_rows(
         writer.rows(batch)
         if time.monotonic() >= due:
             writer.flush()
-            report(Progress(Phase.WRITING, rows, total))
+            report(Progress(Phase.WRITING, rows - writer.held, total))
             due = time.monotonic() + every
     if total is not None and rows != total:
         _refuse_difference(total, f"{rows:,}")
@@ -182,6 +199,11 @@ class _Writer:
         self._size = 0
         self._ending = b""
         self._send(encoder.begin())
+
+    @property
+    def held(self) -> int:
+        """Rows that are on their way."""
+        return self._encoder.held
 
     def rows(self, batch: Sequence[tuple[Any, ...]]) -> None:
         """Encode one batch."""

@@ -19,6 +19,7 @@ _NAMES = (  # each is the name of a format and of the file that defines it
     "csv",
     "json",
     "ndjson",
+    "parquet",
     "xlsx",
 )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decimal import Decimal
+    from uuid import UUID
 
     from haulage.formats.format import Notices
 
@@ -79,11 +80,13 @@ def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
 
     For formats that have types. A text of which only another spelling would come back stays text: ``007``, ``24:00``.
     """
-    if declared not in _READERS or str not in set(map(type, cells)):
-        return as_decimals(cells) if declared == "decimal" else cells
-    read = _READERS[declared]
-    found = [read(cell) if isinstance(cell, str) else cell for cell in cells]
-    return as_decimals(found) if declared == "decimal" else found
+    known = declared and declared.partition("(")[0]  # a source may know decimal(12,2)
+    if known == "decimal":
+        cells = as_decimals(cells)
+    if known not in _READERS or str not in set(map(type, cells)):
+        return cells
+    read = _READERS[known]
+    return [read(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def _day(text: str) -> date | str:
@@ -99,7 +102,18 @@ def _moment(text: str) -> datetime | str:
         found = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if text in (found.isoformat(), found.isoformat(" ")) else text
+    return found if text in _spellings(found) else text
+
+
+def _spellings(moment: datetime) -> tuple[str, ...]:
+    """Of ISO 8601, the ways of Python and of databases: with T or a blank, with few digits, with hours of a zone."""
+    long = moment.isoformat(" ")
+    short = moment.replace(tzinfo=None).isoformat(" ")
+    if moment.microsecond:
+        short = short.rstrip("0")
+    zone = long[26 if moment.microsecond else 19 :]
+    few = short + zone.removesuffix(":00")
+    return long, long.replace(" ", "T"), short + zone, few, few.replace(" ", "T")
 
 
 def _whole(text: str) -> int | str:
@@ -122,6 +136,16 @@ def _double(text: str) -> float | str:
     return found if isfinite(found) and repr(found) == text else text
 
 
+def _uuid(text: str) -> UUID | str:
+    from uuid import UUID
+
+    try:
+        found = UUID(text)
+    except ValueError:
+        return text
+    return found if str(found) == text else text
+
+
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")  # more digits take Python too long to read
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,999})?")
 _READERS: dict[str | None, Callable[[str], object]] = {
@@ -130,6 +154,7 @@ _READERS: dict[str | None, Callable[[str], object]] = {
     "integer": _whole,
     "decimal": _fraction,
     "float": _double,
+    "uuid": _uuid,
 }
 
 
@@ -161,6 +186,11 @@ def encoded(text: str, notices: Notices) -> bytes:
             return text.encode()
         except UnicodeEncodeError:
             pass
+    return mended(text, notices).encode()
+
+
+def mended(text: str, notices: Notices) -> str:
+    """A text in which lone surrogates and NUL have become U+FFFD and are counted."""
     text, replaced = re.subn("[\0\ud800-\udfff]", "\ufffd", text)
     notices.count(TEXT_REPLACED, replaced)
-    return text.encode()
+    return text

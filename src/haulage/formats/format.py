@@ -8,7 +8,7 @@ What a format cannot hold at all (``rows_max``, ``columns_max``) is refused befo
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # only a type: the child need not load the whole catalogue to encode
     from haulage.core.catalogue import Column
@@ -47,6 +47,10 @@ class Encoder(Protocol):
         """What had to be changed so far."""
 
     @property
+    def held(self) -> int:
+        """Rows that were taken and are in no bytes yet."""
+
+    @property
     def trailer(self) -> bytes:
         """What the whole file ends with; empty where nothing is fixed. Asked after ``end``."""
 
@@ -63,6 +67,14 @@ class Encoder(Protocol):
 
     def end(self) -> bytes:
         """What stands after the last row."""
+
+
+@runtime_checkable
+class LooksFirst(Protocol):
+    """An encoder that has to see every row, in a first reading of the snapshot, before it can begin."""
+
+    def look(self, batch: Sequence[tuple[object, ...]]) -> None:
+        """One batch; nothing is written."""
 
 
 class About(NamedTuple):

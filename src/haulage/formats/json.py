@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class JsonEncoder:
     """One JSON file in the making."""
 
+    held = 0
+
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         self.notices = Notices()
         self._objects = Objects(columns, options, self.notices)

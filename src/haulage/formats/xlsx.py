@@ -37,6 +37,8 @@ class XlsxEncoder:
     between them, so that most of the work is done by loops in C.
     """
 
+    held = 0
+
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         assert columns, "a file has at least one column"
         self.notices = Notices()

@@ -11,15 +11,19 @@ import gzip
 import io
 import json
 import re
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
+import duckdb
+
 from haulage.core.catalogue import Column
 from haulage.formats import COMPRESSIONS, FORMATS, resolve_options
+from haulage.formats.format import LooksFirst
 
 BOM = b"\xef\xbb\xbf"
 Table = tuple[list[str], list[list[object]]]
@@ -55,6 +59,9 @@ def write(
     """Write rows as a build does: begin, batches, end."""
     declared = [header if isinstance(header, Column) else Column(header, header) for header in headers]
     encoder = FORMATS[format].open(declared, resolve_options(FORMATS[format], options))
+    if isinstance(encoder, LooksFirst):
+        for first in range(0, len(rows), batch):
+            encoder.look(rows[first : first + batch])
     chunks = [encoder.begin()]
     chunks += [encoder.rows(rows[first : first + batch]) for first in range(0, len(rows), batch)]
     chunks.append(encoder.end())
@@ -157,10 +164,33 @@ def _cell(cell: ET.Element, format: str) -> object:
     return whole if "hh" in format else whole.date()
 
 
+def read_parquet(data: bytes) -> Table:
+    """As DuckDB sees it, which has a reader of its own; moments with a zone as their instants."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file, duckdb.connect() as database:
+        file.write(data)
+        file.flush()
+        schema = database.execute("select name from parquet_schema(?)", [file.name]).fetchall()
+        names = [name for (name,) in schema][1:]  # the first is the root
+        known = database.execute("describe select * from read_parquet(?)", [file.name]).fetchall()
+        quoted = [(column.replace('"', '""'), "ZONE" in type) for column, type, *_ in known]
+        shown = [f'epoch_us("{column}")' if zone else f'"{column}"' for column, zone in quoted]
+        rows = database.execute(f"select {', '.join(shown)} from read_parquet(?)", [file.name]).fetchall()
+    zoned = [zone for _, zone in quoted]
+    return names, [
+        [_instant(cell) if at and cell is not None else cell for at, cell in zip(zoned, row, strict=True)]
+        for row in rows
+    ]
+
+
+def _instant(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
 READERS: Mapping[str, Callable[[bytes, Mapping[str, str]], Table]] = {  # a new format needs a line here
     "csv": lambda data, options: read_csv(data, "\n" if options["dialect"] == "exact" else "\r\n"),
     "json": lambda data, _: read_json(data),
     "ndjson": lambda data, _: read_ndjson(data),
+    "parquet": lambda data, _: read_parquet(data),
     "xlsx": lambda data, _: read_xlsx(data),
 }
 

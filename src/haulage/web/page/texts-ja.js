@@ -209,6 +209,8 @@ export const JAPANESE = Object.freeze({
   "failure.storage_refused": "ファイルの保存先に書き込みを拒否されました。",
   "failure.storage_exceeded": "完成したファイルのための領域が残っていません。",
   "failure.count_mismatch": "書き込んだ行数が数えた行数と一致しないため、ファイルは残していません。",
+  "failure.values_changed": "二度目に読んだ値が最初と異なるため、ファイルは残していません。",
+  "failure.library_missing": "この形式に必要なライブラリが、ワーカーにインストールされていません。",
   "failure.verify_failed": "完成したファイルが検証に通らなかったため、残していません。",
   "failure.permission_lost": "このエクスポートに必要な権限がなくなりました。",
   "failure.stored_unreadable": "保存されたこのエクスポートの内容を読み取れません。",
