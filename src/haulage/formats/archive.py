@@ -22,7 +22,7 @@ DEFLATED = 8
 
 
 class _Deflate(Protocol):
-    def compress(self, data: bytes, /) -> bytes: ...
+    def compress(self, data: bytes | memoryview, /) -> bytes: ...
 
     def flush(self) -> bytes: ...
 
@@ -92,7 +92,7 @@ class _Entry:
         self._name = name
         self._at = at  # where its header is
         self._stream = deflate()
-        self._waiting = bytearray()
+        self._waiting = b""
         self._checksum = 0
         self._size = 0
         self._packed = 0
@@ -102,17 +102,14 @@ class _Entry:
         return pack("<IHHHHHIIIHH", 0x04034B50, *fixed) + self._name
 
     def write(self, data: bytes) -> bytes:
-        self._waiting += data
-        whole = len(self._waiting) - len(self._waiting) % PIECE_BYTES
-        if not whole:
-            return b""
-        taken = bytes(self._waiting[:whole])
-        del self._waiting[:whole]
-        return b"".join([self._pressed(taken[at : at + PIECE_BYTES]) for at in range(0, whole, PIECE_BYTES)])
+        data = self._waiting + data
+        whole = len(data) - len(data) % PIECE_BYTES
+        view = memoryview(data)
+        self._waiting = bytes(view[whole:])
+        return b"".join([self._pressed(view[at : at + PIECE_BYTES]) for at in range(0, whole, PIECE_BYTES)])
 
     def finish(self) -> bytes:
-        rest = self._pressed(bytes(self._waiting))
-        self._waiting.clear()
+        rest = self._pressed(self._waiting)
         last = self._stream.flush()
         self._packed += len(last)
         sizes = "<IIQQ" if self._is_large() else "<IIII"
@@ -129,7 +126,7 @@ class _Entry:
         start += pack("<IIIHH", self._checksum, packed, size, len(self._name), len(extra))
         return start + pack("<HHHII", 0, 0, 0, 0, _short(self._at)) + self._name + extra
 
-    def _pressed(self, data: bytes) -> bytes:
+    def _pressed(self, data: bytes | memoryview) -> bytes:
         self._checksum = zlib.crc32(data, self._checksum)
         self._size += len(data)
         packed = self._stream.compress(data)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from haulage.core.errors import BuildFailed
 from haulage.formats.cells import (
     NON_FINITE,
+    TEXT_OR_NULL,
     WRITTEN_AS_TEXT,
     as_declared,
     base64_text,
@@ -181,8 +182,9 @@ class ParquetColumn:
             self._notices.count(WRITTEN_AS_TEXT, sum(type(cell) in others for cell in typed), column=self.header)
         if self._declared == "decimal":
             cells = typed
-        writers = {kind: self._writer(_name(kind)) for kind in set(map(type, cells))}
-        if not writers.keys() <= {str, type(None)}:
+        read = set(map(type, cells))
+        if not read <= TEXT_OR_NULL:
+            writers = {kind: self._writer(_name(kind)) for kind in read}
             cells = [writers[type(cell)](cell) for cell in cells]
         return pa.array(self._readable(cells), pa.string())
 

@@ -40,10 +40,14 @@ _FIRST_DAY = date(1900, 3, 1).toordinal()
 _DAY_MILLISECONDS = 86_400_000
 _BLANK = '"/>'
 _START, _PRESERVED, _END = '" t="inlineStr"><is><t>', '" t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>"
-_SPACES = (" ", "\n", "\t", "\r")
+_SPACES = (" ", "\n", "\t")  # at an end they are kept only if asked for; a CR is written otherwise anyhow
 # Signs that XML has, those that it does not have, and what a reader would take for such an escape of ours.
 _TROUBLE = re.compile("[&<>\x01-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9a-fA-F]{4}_)")
 _XML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def _start(cell: str) -> str:
+    return _PRESERVED if cell.startswith(_SPACES) or cell.endswith(_SPACES) else _START
 
 
 def _escape(sign: re.Match[str]) -> str:
@@ -113,18 +117,17 @@ class XlsxCells:
         if len(text) * 2 > TEXT_MAX:
             for cell in cells:
                 self._refuse_long(cell)
-        spaced = text.startswith(_SPACES) or text.endswith(_SPACES)
-        if spaced or any(f"\0{space}" in text or f"{space}\0" in text for space in _SPACES):
-            return "", [self._text(cell) for cell in cells], ""
         if _TROUBLE.search(text):
             cells = [_TROUBLE.sub(_escape, cell) for cell in cells]
+        spaced = text.startswith(_SPACES) or text.endswith(_SPACES)
+        if spaced or any(f"\0{space}" in text or f"{space}\0" in text for space in _SPACES):
+            return "", [_start(cell) + cell + _END for cell in cells], ""
         return _START, cells, _END
 
     def _text(self, cell: str) -> str:
         if len(cell) * 2 > TEXT_MAX:
             self._refuse_long(cell)
-        start = _PRESERVED if cell.startswith(_SPACES) or cell.endswith(_SPACES) else _START
-        return f"{start}{_TROUBLE.sub(_escape, cell)}{_END}"
+        return _start(cell) + _TROUBLE.sub(_escape, cell) + _END
 
     def _as_text(self, text: str) -> str:
         """What is text only because a spreadsheet would change it otherwise."""
