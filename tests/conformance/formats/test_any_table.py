@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from decimal import Decimal
 
 import pytest
@@ -109,7 +110,7 @@ def in_sheet(value):
         return value
     if isinstance(value, int):
         return Digits(str(value)) if abs(value) < 10**15 else str(value)
-    if isinstance(value, float) and (value == 0 or 2.3e-308 < abs(value) < float("inf")):
+    if isinstance(value, float) and (value == 0 or sys.float_info.min <= abs(value) < float("inf")):
         return Digits(repr(value))
     if isinstance(value, Decimal) and value.is_finite() and (not value or value.adjusted() > -300):
         text = f"{value:f}"
