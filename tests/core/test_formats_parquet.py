@@ -16,7 +16,9 @@ import pytest
 from tests.conformance.formats.readers import columns, read_parquet, write
 
 from haulage.core.errors import BuildFailed
+from haulage.core.reading import Column
 from haulage.formats import FORMATS, parquet
+from haulage.formats.cells import known_type
 from haulage.formats.format import About
 
 CET = timezone(timedelta(hours=1))
@@ -73,8 +75,16 @@ def type_of(tmp_path, data):
         ([b"\x00\xff", b""], None, "BLOB"),
         (["x", "", None], None, "VARCHAR"),
         ([[1, None], {"k": 1}], None, "VARCHAR"),
+        (["01:02:03.5", "23:59:59"], "time", "TIME"),
         ([None, None], None, "VARCHAR"),
         ([], None, "VARCHAR"),
+        ([None], "integer", "BIGINT"),
+        ([], "decimal(12,2)", "DECIMAL(12,2)"),
+        ([], "decimal(40,2)", "VARCHAR"),
+        ([], "decimal", "VARCHAR"),
+        ([None], "timestamp", "TIMESTAMP"),
+        ([None], "uuid", "UUID"),
+        ([], "json", "VARCHAR"),
     ],
 )
 def test_a_column_gets_the_type_that_holds_every_value(tmp_path, values, declared, wanted):
@@ -131,6 +141,35 @@ def test_texts_of_a_declared_column_are_what_they_were_when_one_of_them_is_no_su
 
     assert [[value] for value in values] == read_parquet(data)[1]
     assert {"written_as_text": 1} == dict(encoder.notices.items())
+
+
+@pytest.mark.parametrize(
+    ("type", "native", "wanted"),
+    [
+        ("decimal", "numeric(12,2)", "decimal(12,2)"),
+        ("decimal", "numeric", "decimal"),
+        (None, "uuid", "uuid"),
+        (None, "time without time zone", "time"),
+        (None, "interval", None),
+        ("text", "uuid", "text"),
+        ("date", None, "date"),
+    ],
+)
+def test_a_type_that_only_a_server_has_is_known_too(type, native, wanted):
+    assert wanted == known_type(Column("a", "a", type, native))
+
+
+def test_a_column_has_the_type_that_its_server_calls_it(tmp_path):
+    rows = [("00000000-0000-0000-0000-000000000001", Decimal("1.5"), "01:02:03")]
+    natives = ["uuid", "numeric(12,2)", "time without time zone"]
+    encoder = FORMATS["parquet"].open(
+        [Column(each, each, "decimal" if "numeric" in each else None, each) for each in natives], {"codec": "zstd"}
+    )
+    encoder.look(rows)
+    data = encoder.begin() + encoder.rows(rows) + encoder.end()
+
+    types = [type for _, type, *_ in asked(tmp_path, data, "describe select * from FILE")]
+    assert ["UUID", "DECIMAL(12,2)", "TIME"] == types
 
 
 def test_a_zone_is_kept_with_its_moments():

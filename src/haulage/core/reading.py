@@ -19,11 +19,13 @@ class Column(NamedTuple):
         key: the name that the query gives it.
         header: what stands in the file.
         type: declared or known type; None where the source has one per value, as SQLite does.
+        native: the source's own name of its type (``numeric(12,2)``), for formats that have such types too.
     """
 
     key: str
     header: str
     type: str | None = None
+    native: str | None = None
 
 
 class Reading(NamedTuple):

@@ -103,7 +103,7 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
         rows=rows,
         total=total,
         snapshot_at=at,
-        columns=tuple(column._asdict() for column in columns),
+        columns=tuple({"key": each.key, "header": each.header, "type": each.type} for each in columns),
         notices=tuple(_notices(replaced, encoder.notices, order.plan)),
         bytes=measured.size,
         sha256=measured.sha256,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from uuid import UUID
 
+    from haulage.core.catalogue import Column
     from haulage.formats.format import Notices
 
 NUMBERS = frozenset((int, float))  # exact types whose repr is their text; bool is neither
@@ -75,6 +76,14 @@ def as_decimals(cells: Sequence[Any]) -> Sequence[Any]:
     return [Decimal(repr(cell)) if type(cell) is float and isfinite(cell) else cell for cell in cells]
 
 
+def known_type(column: Column) -> str | None:
+    """The type of a column as far as it is known, with its measures, for formats that have more types than we."""
+    native = column.native or ""
+    if column.type == "decimal" and native.startswith("numeric("):
+        return native.replace("numeric", "decimal")
+    return _NATIVE.get(native) if column.type is None else column.type
+
+
 def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
     """A column whose source keeps days or numbers as text, as what it is declared to be.
 
@@ -116,6 +125,15 @@ def _spellings(moment: datetime) -> tuple[str, ...]:
     return long, long.replace(" ", "T"), short + zone, few, few.replace(" ", "T")
 
 
+def _clock(text: str) -> time | str:
+    try:
+        found = time.fromisoformat(text)
+    except ValueError:
+        return text
+    long = found.isoformat()
+    return found if text in (long, long.rstrip("0") if found.microsecond else long) else text
+
+
 def _whole(text: str) -> int | str:
     return int(text) if _WHOLE.fullmatch(text) else text
 
@@ -154,8 +172,10 @@ _READERS: dict[str | None, Callable[[str], object]] = {
     "integer": _whole,
     "decimal": _fraction,
     "float": _double,
+    "time": _clock,
     "uuid": _uuid,
 }
+_NATIVE = {"uuid": "uuid", "time without time zone": "time"}  # what servers call it -> a name above
 
 
 def decimal_text(value: Decimal) -> str:

@@ -55,6 +55,7 @@ class ParquetEncoder:
             from haulage.core.errors import BuildFailed
 
             raise BuildFailed("library_missing", missing)
+        from haulage.formats.cells import known_type
         from haulage.formats.parquet_columns import ParquetColumn
 
         self.notices = Notices()
@@ -62,7 +63,8 @@ class ParquetEncoder:
         self.trailer = b""
         headers = _readable_headers(columns, self.notices)
         self._columns = [
-            ParquetColumn(header, column.type, self.notices) for header, column in zip(headers, columns, strict=True)
+            ParquetColumn(header, known_type(column), self.notices)
+            for header, column in zip(headers, columns, strict=True)
         ]
         self._about = about
         self._codec = options["codec"]

@@ -44,6 +44,16 @@ _AS_ONE = {  # what a column of nothing but these is written as
     "uuid": pa.uuid(),
 }
 _TEXTUAL = ("text", "null", "document")  # written as text without a word, there is no other way to have them
+_SAID = {
+    "integer": pa.int64(),
+    "float": pa.float64(),
+    "boolean": pa.bool_(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "time": pa.time64("us"),
+    "uuid": pa.uuid(),
+}
 _PLAIN = {"integer": int, "float": float, "boolean": bool, "bytes": bytes}  # what Arrow takes, of all that is like it
 
 
@@ -103,10 +113,16 @@ class ParquetColumn:
     def settle(self) -> pa.DataType:
         """The type that holds everything that was seen."""
         names = set(self._names.values()) - {"null"}
-        known = self._known(names)
+        known = self._known(names) if names else self._said()
         self._is_text = known is None
         self._type = pa.string() if known is None else known
         return self._type
+
+    def _said(self) -> pa.DataType | None:
+        """Of a column without a value: what it is said to be, so that an empty file has the types of a full one."""
+        if said := _SCALED.fullmatch(self._declared or ""):
+            return self._decimal() if int(said[1]) <= DIGITS else None
+        return _SAID.get(self._declared or "")
 
     def _known(self, names: set[str]) -> pa.DataType | None:
         if names == {"integer"} and self._integers[0] in INT64 and self._integers[1] in INT64:

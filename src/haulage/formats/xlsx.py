@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from haulage.formats.archive import Archive
-from haulage.formats.cells import as_declared, encoded
+from haulage.formats.cells import as_declared, encoded, known_type
 from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices
 from haulage.formats.xlsx_cells import XlsxCells
 from haulage.formats.xlsx_parts import PARTS, SHEET, SHEET_END, SHEET_START
@@ -45,6 +45,7 @@ class XlsxEncoder:
         self.trailer = b""
         self._archive = Archive()
         self._columns = columns
+        self._types = list(map(known_type, columns))
         self._letters = _letters(len(columns))
         self._cells = [XlsxCells(column.header, self.notices, about) for column in columns]
         self._row = 1  # the last one written
@@ -66,8 +67,8 @@ class XlsxEncoder:
         parts: list[Iterable[str]] = [repeat('<row r="'), numbers]
         lead = '">'
         columns = zip(*batch, strict=True)
-        for letters, column, writer, cells in zip(self._letters, self._columns, self._cells, columns, strict=True):
-            before, values, behind = writer.column(as_declared(cells, column.type))
+        for letters, known, writer, cells in zip(self._letters, self._types, self._cells, columns, strict=True):
+            before, values, behind = writer.column(as_declared(cells, known))
             parts += (repeat(f'{lead}<c r="{letters}'), numbers)
             parts += (repeat(before), values) if before else (values,)
             lead = behind
