@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import openpyxl
@@ -20,6 +20,8 @@ from haulage.core.errors import BuildFailed
 from haulage.formats import FORMATS, archive
 from haulage.formats.format import About
 
+CET, WEST = timezone(timedelta(hours=1)), timezone(timedelta(hours=-1))
+EXACT = {"moments": "exact"}
 ROWS = [
     (1, -2.5, "plain", True, date(2024, 3, 7), datetime(2024, 3, 7, 21, 4, 5), None),
     (10**15 - 1, 1e-7, ' "quoted" & <tagged>\n', False, date(1900, 3, 1), datetime(2024, 3, 7, 21, 4, 5, 678000), ""),
@@ -65,6 +67,16 @@ def test_calamine_reads_what_was_written():
     assert [[*row[:6], row[6] or ""] for row in ROWS] == found
 
 
+def test_other_programs_see_a_moment_in_a_cell_that_says_utc():
+    data = write("xlsx", ["at"], [(datetime(2024, 3, 7, 21, 4, 5, tzinfo=UTC),)]).data
+    cell = openpyxl.load_workbook(io.BytesIO(data)).active["A2"]
+
+    assert (datetime(2024, 3, 7, 21, 4, 5), True) == (cell.value, cell.is_date)
+    assert cell.number_format.endswith('"UTC"')
+    seen = python_calamine.load_workbook(io.BytesIO(data)).get_sheet_by_index(0).to_python()
+    assert [["at"], [datetime(2024, 3, 7, 21, 4, 5)]] == seen
+
+
 def test_a_reader_sees_the_same_as_in_a_workbook_of_xlsxwriter():
     """The oracle: the most used writer, told to take text for text."""
     target = io.BytesIO()
@@ -107,14 +119,16 @@ def test_text_is_never_a_formula_or_a_link(text):
         (5e-324, None, "5e-324"),
         (date(1900, 2, 28), None, "1900-02-28"),
         (datetime(2024, 3, 7, 21, 4, 5, 678901), None, "2024-03-07T21:04:05.678901"),
-        (datetime(2024, 3, 7, 21, tzinfo=UTC), None, "2024-03-07T21:00:00+00:00"),
+        (datetime(2024, 3, 7, 21, tzinfo=CET), None, "2024-03-07T21:00:00+01:00"),
+        (datetime(2024, 3, 7, 21, 0, 0, 1, tzinfo=UTC), None, "2024-03-07T21:00:00.000001+00:00"),
+        (datetime(1899, 3, 7, 21, tzinfo=UTC), None, "1899-03-07T21:00:00+00:00"),
         (time(21, 4, 5, 1), None, "21:04:05.000001"),
         ("1000000000000000", "integer", "1000000000000000"),
         ("1899-12-31", "date", "1899-12-31"),
     ],
 )
 def test_what_a_sheet_would_change_is_text_and_its_column_is_named(value, type, wanted):
-    encoder = FORMATS["xlsx"].open(columns("other", "a", types={"a": type}), {})
+    encoder = FORMATS["xlsx"].open(columns("other", "a", types={"a": type}), EXACT)
     data = encoder.begin() + encoder.rows([("x", value), ("x", value)]) + encoder.end()
 
     assert [["x", wanted]] * 2 == read_xlsx(data)[1]
@@ -134,10 +148,36 @@ def test_what_a_sheet_would_change_is_text_and_its_column_is_named(value, type, 
         ("2026-01-31", "date", date(2026, 1, 31)),
         ("2026-01-31 23:30:00", "timestamp", datetime(2026, 1, 31, 23, 30)),
         ("2026-01-31T23:30:00", "timestamp", datetime(2026, 1, 31, 23, 30)),
+        ("2026-01-31 23:30:00.25+00", "timestamp", datetime(2026, 1, 31, 23, 30, 0, 250_000, tzinfo=UTC)),
+        (datetime(2026, 1, 31, 23, 30, tzinfo=UTC), None, datetime(2026, 1, 31, 23, 30, tzinfo=UTC)),
     ],
 )
 def test_what_a_sheet_holds_exactly_is_no_text(value, type, wanted):
     assert (wanted, {}) == one(value, type)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "notices"),
+    [
+        (datetime(2020, 2, 1, 0, 30, tzinfo=CET), datetime(2020, 1, 31, 23, 30, tzinfo=UTC), ["zones_as_utc"]),
+        (datetime(2020, 2, 1, 0, 30, tzinfo=UTC), datetime(2020, 2, 1, 0, 30, tzinfo=UTC), []),
+        (datetime(2020, 2, 1, 23, 59, 59, 999_999), datetime(2020, 2, 1, 23, 59, 59, 999_000), ["times_cut"]),
+        (
+            datetime(2020, 2, 1, 0, 30, 0, 1, tzinfo=CET),
+            datetime(2020, 1, 31, 23, 30, tzinfo=UTC),
+            ["times_cut", "zones_as_utc"],
+        ),
+        (time(23, 59, 59, 999_999), time(23, 59, 59, 999_000), ["times_cut"]),
+        (datetime(1900, 3, 1, tzinfo=CET), "1900-03-01T00:00:00+01:00", ["written_as_text"]),
+        (datetime(9999, 12, 31, 23, tzinfo=WEST), "9999-12-31T23:00:00-01:00", ["written_as_text"]),
+        (time(1, tzinfo=CET), "01:00:00+01:00", ["written_as_text"]),
+    ],
+)
+def test_who_asks_for_cells_gets_moments_in_utc_to_the_millisecond_and_is_told(value, wanted, notices):
+    file = write("xlsx", ["a"], [(value,)], moments="cells")
+
+    assert [[wanted]] == read_xlsx(file.data)[1]
+    assert notices == sorted(file.notices)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +199,7 @@ def test_a_text_that_would_come_back_in_another_spelling_stays_text(text, type):
 @pytest.mark.parametrize("text", ["x" * 32_768, "😀" * 16_384, "a\r\n" * 10_923, "\0" * 32_768])
 @pytest.mark.parametrize("others", [[], [None], [1], ["y"]], ids=["alone", "with NULL", "with a number", "with text"])
 def test_a_cell_that_is_too_long_ends_the_build(text, others):
-    encoder = FORMATS["xlsx"].open(columns("a", "note"), {}, About(offer=" Choose another format: csv."))
+    encoder = FORMATS["xlsx"].open(columns("a", "note"), EXACT, About(offer=" Choose another format: csv."))
     encoder.begin()
     with pytest.raises(BuildFailed) as failed:
         encoder.rows([(1, value) for value in [*others, text]])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from haulage.formats.archive import Archive
 from haulage.formats.cells import as_declared, encoded, known_type
-from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices
+from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices, Option
 from haulage.formats.xlsx_cells import XlsxCells
 from haulage.formats.xlsx_parts import PARTS, SHEET, SHEET_END, SHEET_START
 
@@ -47,7 +47,8 @@ class XlsxEncoder:
         self._columns = columns
         self._types = list(map(known_type, columns))
         self._letters = _letters(len(columns))
-        self._cells = [XlsxCells(column.header, self.notices, about) for column in columns]
+        as_cells = options["moments"] == "cells"
+        self._cells = [XlsxCells(column.header, self.notices, about, as_cells=as_cells) for column in columns]
         self._row = 1  # the last one written
 
     def begin(self) -> bytes:
@@ -94,7 +95,7 @@ FORMAT = Format(
     label="Excel (XLSX)",
     media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     suffix=".xlsx",
-    options=(),
+    options=(Option("moments", ("exact", "cells"), "exact", "Times with a zone, or finer than milliseconds"),),
     open=XlsxEncoder,
     rows_max=ROWS_MAX,
     columns_max=COLUMNS_MAX,

@@ -1,16 +1,16 @@
 """Single cells of a sheet: what a spreadsheet holds exactly is a number, a day or a truth; all else is text.
 
 A spreadsheet keeps numbers as doubles and shows 15 digits, so longer integers and decimals are text; floats are
-doubles already. Its calendar is wrong before 1900-03-01 and knows no zones, and those who read it round moments to
-milliseconds. What is text for such a reason is counted as ``written_as_text``, with the names of its columns. Text is
-never shared between cells and never a formula.
+doubles already. Its calendar is wrong before 1900-03-01 and knows no zones but in words, and those who read it round
+moments to milliseconds. What is text for such a reason is counted as ``written_as_text``, with the names of its
+columns. Text is never shared between cells and never a formula.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from haulage.formats.cells import (
@@ -24,7 +24,16 @@ from haulage.formats.cells import (
     decimal_text,
     family,
 )
-from haulage.formats.xlsx_parts import CLOCK, CLOCK_FINE, DAY, HEADER, MOMENT, MOMENT_FINE
+from haulage.formats.xlsx_parts import (
+    CLOCK,
+    CLOCK_FINE,
+    DAY,
+    HEADER,
+    MOMENT,
+    MOMENT_FINE,
+    MOMENT_UTC,
+    MOMENT_UTC_FINE,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -38,6 +47,9 @@ _SMALLEST = 2.2250738585072014e-308  # a spreadsheet has no smaller double but 0
 _DAY_ZERO = 693_594  # 1899-12-30 as an ordinal
 _FIRST_DAY = date(1900, 3, 1).toordinal()
 _DAY_MILLISECONDS = 86_400_000
+_FINE = 1000  # microseconds of the finest part of a second that readers keep
+ZONES_AS_UTC = "zones_as_utc"  # a notice, only where it was asked for: moments that lost their zone
+TIMES_CUT = "times_cut"  # the same: moments and times that lost what is finer than milliseconds
 _BLANK = '"/>'
 _START, _PRESERVED, _END = '" t="inlineStr"><is><t>', '" t="inlineStr"><is><t xml:space="preserve">', "</t></is></c>"
 _SPACES = (" ", "\n", "\t")  # at an end they are kept only if asked for; a CR is written otherwise anyhow
@@ -60,8 +72,10 @@ class XlsxCells:
     Everything here begins with the quote that closes the reference.
     """
 
-    def __init__(self, header: str, notices: Notices, about: About) -> None:
+    def __init__(self, header: str, notices: Notices, about: About, *, as_cells: bool) -> None:
+        """``as_cells``: rather a moment in UTC or without its last digits than a text."""
         self._header = header
+        self._as_cells = as_cells
         self._notices = notices
         self._about = about
         self._writers: dict[str, Callable[[Any], str]] = {
@@ -181,18 +195,36 @@ class XlsxCells:
         if isinstance(cell, date):
             day = cell.toordinal()
             return f'" s="{DAY}"><v>{day - _DAY_ZERO}</v></c>' if day >= _FIRST_DAY else self._as_text(cell.isoformat())
-        if cell.tzinfo is not None or cell.microsecond % 1000:
+        if cell.tzinfo is not None or self._is_too_fine(cell):
             return self._as_text(cell.isoformat())
         serial = _since_midnight(cell) / _DAY_MILLISECONDS
-        return f'" s="{CLOCK_FINE if cell.microsecond else CLOCK}"><v>{serial!r}</v></c>'
+        return f'" s="{CLOCK_FINE if cell.microsecond >= _FINE else CLOCK}"><v>{serial!r}</v></c>'
 
     def _instant(self, cell: datetime) -> str:
-        day = cell.toordinal()
-        if cell.tzinfo is not None or day < _FIRST_DAY or cell.microsecond % 1000:
+        """A moment of UTC says so in its look; those of other zones would lose them, unless that was asked for."""
+        shown, offset = cell, cell.utcoffset()
+        if offset:
+            try:
+                shown = cell.astimezone(UTC) if self._as_cells else cell
+            except OverflowError:  # there is no year 0, and none of five digits
+                return self._as_text(cell.isoformat())
+        day = shown.toordinal()
+        if day < _FIRST_DAY or (offset and not self._as_cells) or self._is_too_fine(cell):
             return self._as_text(cell.isoformat())
+        if offset:
+            self._notices.count(ZONES_AS_UTC, column=self._header)
         # One division of whole numbers, so that only one rounding stands between the moment and its double.
-        serial = ((day - _DAY_ZERO) * _DAY_MILLISECONDS + _since_midnight(cell)) / _DAY_MILLISECONDS
-        return f'" s="{MOMENT_FINE if cell.microsecond else MOMENT}"><v>{serial!r}</v></c>'
+        serial = ((day - _DAY_ZERO) * _DAY_MILLISECONDS + _since_midnight(shown)) / _DAY_MILLISECONDS
+        coarse, fine = (MOMENT, MOMENT_FINE) if offset is None else (MOMENT_UTC, MOMENT_UTC_FINE)
+        return f'" s="{fine if cell.microsecond >= _FINE else coarse}"><v>{serial!r}</v></c>'
+
+    def _is_too_fine(self, cell: datetime | time) -> bool:
+        """Whether milliseconds are not enough; where cells are asked for, they are, and the rest is cut."""
+        if not cell.microsecond % _FINE:
+            return False
+        if self._as_cells:
+            self._notices.count(TIMES_CUT, column=self._header)
+        return not self._as_cells
 
     def _json(self, document: object) -> str:
         from haulage.formats.json_values import JsonValues

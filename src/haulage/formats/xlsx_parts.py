@@ -1,4 +1,4 @@
-"""The parts of a workbook that are the same in every file: one sheet, seven looks of a cell, and no date of making."""
+"""The parts of a workbook that are the same in every file: one sheet, a few looks of a cell, and no date of making."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SHEET = "xl/worksheets/sheet1.xml"
 SHEET_NAME = "Export"  # fixed, since not every name of a dataset is one of a sheet
 
 # Places in cellXfs below.
-GENERAL, HEADER, DAY, MOMENT, MOMENT_FINE, CLOCK, CLOCK_FINE = range(7)
+GENERAL, HEADER, DAY, MOMENT, MOMENT_FINE, MOMENT_UTC, MOMENT_UTC_FINE, CLOCK, CLOCK_FINE = range(9)
 
 _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -20,8 +20,10 @@ _FORMATS = {
     164: "yyyy\\-mm\\-dd",
     165: "yyyy\\-mm\\-dd\\ hh:mm:ss",
     166: "yyyy\\-mm\\-dd\\ hh:mm:ss.000",
-    167: "hh:mm:ss",
-    168: "hh:mm:ss.000",
+    167: "yyyy\\-mm\\-dd\\ hh:mm:ss\\ &quot;UTC&quot;",
+    168: "yyyy\\-mm\\-dd\\ hh:mm:ss.000\\ &quot;UTC&quot;",
+    169: "hh:mm:ss",
+    170: "hh:mm:ss.000",
 }
 _LOOKS = ("", 'fontId="1" applyFont="1"', *(f'numFmtId="{number}" applyNumberFormat="1"' for number in _FORMATS))
 

@@ -161,6 +161,8 @@ def _cell(cell: ET.Element, format: str) -> object:
     whole = datetime(1899, 12, 30) + timedelta(milliseconds=round(Fraction(value) * 86_400_000))  # noqa: DTZ001
     if format.startswith("hh"):
         return whole.time()
+    if "UTC" in format:
+        return whole.replace(tzinfo=UTC)
     return whole if "hh" in format else whole.date()
 
 

@@ -260,4 +260,6 @@ export const JAPANESE = Object.freeze({
   "notice.bytes_as_base64": "バイナリ値 {count} 個を base64 で書きました。",
   "notice.non_finite_as_text": "有限でない数 {count} 個を文字列で書きました。",
   "notice.written_as_text": "この形式では正確に書けない値 {count} 個を文字列で書きました: {columns}。",
+  "notice.zones_as_utc": "時刻 {count} 件を、元のタイムゾーンではなく UTC で書きました: {columns}。",
+  "notice.times_cut": "時刻 {count} 件をミリ秒までで書きました: {columns}。",
 });
