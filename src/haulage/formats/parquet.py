@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from haulage.core.reading import TAIL_BYTES
 from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices, Option
 
 if TYPE_CHECKING:
     from haulage.core.catalogue import Column
 
 GROUP_ROWS = 65_536
-GROUP_BYTES = 32 * 1024 * 1024  # of the values in memory; a group of long texts has fewer rows
+GROUP_BYTES = 16 * 1024 * 1024  # of the values in memory, which they take several times while they are packed
 SNAPSHOT_KEY = "haulage.snapshot_at"
-MAGIC_BYTES = 8  # the length of the footer, and PAR1
 INSTALL = "pip install 'haulage[parquet]'"
 
 
@@ -83,6 +83,8 @@ class ParquetEncoder:
 
         from haulage.core.clock import rfc3339
 
+        # Arrow's own keeps what it was given back: half as much again for long texts.
+        pa.set_memory_pool(pa.system_memory_pool())
         at = rfc3339(self._about.snapshot_at)
         self._schema = pa.schema(
             [(column.header, column.settle()) for column in self._columns],
@@ -112,7 +114,7 @@ class ParquetEncoder:
             self._write(self.held)
         self._writer.close()
         data = self._pieces.taken()
-        self.trailer = data[-MAGIC_BYTES:]
+        self.trailer = data[-TAIL_BYTES:]  # the length of the footer and PAR1 stand last
         return data
 
     def _write(self, rows: int) -> None:
@@ -120,8 +122,11 @@ class ParquetEncoder:
         import pyarrow as pa
 
         table = pa.Table.from_batches(self._batches, self._schema)
-        self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
-        self._batches = table.slice(rows).combine_chunks().to_batches()
+        self._batches.clear()
+        group, rest = table.slice(0, rows).combine_chunks(), table.slice(rows).combine_chunks()
+        del table  # before it is packed: long texts are large
+        self._writer.write_table(group, row_group_size=rows)
+        self._batches = rest.to_batches()
         self.held -= rows
         self._bytes = sum(batch.nbytes for batch in self._batches)
 
