@@ -45,6 +45,17 @@ def one(value, type=None):
     return read_xlsx(file.data)[1][0][0], file.notices
 
 
+def test_openpyxl_streams_what_was_written():
+    """As pandas reads a workbook: row by row, and without knowing beforehand how many there are."""
+    data = io.BytesIO(write("xlsx", HEADERS, ROWS).data)
+    sheet = openpyxl.load_workbook(data, read_only=True, data_only=True).active
+    rows = list(sheet.iter_rows(values_only=True))
+
+    assert tuple(HEADERS) == rows[0]
+    assert [row[:4] for row in ROWS] == [row[:4] for row in rows[1:]]
+    assert {len(HEADERS)} == {len(row) for row in rows}
+
+
 def test_openpyxl_reads_what_was_written():
     sheet = openpyxl.load_workbook(io.BytesIO(write("xlsx", HEADERS, ROWS).data)).active
     headers, *found = sheet.iter_rows(values_only=True)

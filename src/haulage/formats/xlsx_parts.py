@@ -57,7 +57,8 @@ PARTS: Mapping[str, str] = {
     f'<Override PartName="/{SHEET}" ContentType="{_KIND}.worksheet+xml"/></Types>',
     "_rels/.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
     f'<Relationship Id="rId1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-    "xl/workbook.xml": f'{_XML}<workbook xmlns="{MAIN}" xmlns:r="{_OFFICE}"><sheets>'
+    "xl/workbook.xml": f'{_XML}<workbook xmlns="{MAIN}" xmlns:r="{_OFFICE}">'
+    "<bookViews><workbookView/></bookViews><sheets>"
     f'<sheet name="{SHEET_NAME}" sheetId="1" r:id="rId1"/></sheets></workbook>',
     "xl/_rels/workbook.xml.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
     f'<Relationship Id="rId1" Type="{_OFFICE}/worksheet" Target="worksheets/sheet1.xml"/>'
