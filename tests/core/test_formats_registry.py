@@ -80,6 +80,27 @@ def test_compression_gives_back_every_byte_and_always_the_same_file(name, data):
     assert pack(name, data) == pack(name, data)
 
 
+@pytest.mark.parametrize("without", [(), ("isal",)], ids=["with isal", "without isal"])
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_a_compressed_file_does_not_depend_on_the_pieces_it_came_in(monkeypatch, name, without):
+    for module in without:
+        monkeypatch.setitem(sys.modules, module, None)
+    data = b"".join(b"%d,some text %d\n" % (number, number * 7919 % 10_007) for number in range(50_000))
+    whole = pack(name, data, len(data))
+
+    assert data == UNPACK[name](whole)
+    assert {whole} == {pack(name, data, chunk) for chunk in (777, 100_000)}
+
+
+def test_gzip_is_packed_by_isal_where_it_is_installed(monkeypatch):
+    data = bytes(range(256)) * 1_000
+    fast = pack("gzip", data)
+    monkeypatch.setitem(sys.modules, "isal", None)
+
+    assert fast != pack("gzip", data)
+    assert data == UNPACK["gzip"](fast) == UNPACK["gzip"](pack("gzip", data))
+
+
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_a_damaged_file_is_noticed_by_its_own_checksum(name):
     packed = bytearray(pack(name, b"0123456789" * 1000))
