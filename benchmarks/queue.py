@@ -5,10 +5,12 @@
 The floor is what a queue cannot do without: one statement that claims and one that settles, a commit each, on a
 table as wide as ours with one partial index. Nothing else should run beside it.
 
-    claim_settle_postgresql     the verbs, in one worker process
-    claim_settle_complete       beside them a worker's presence and beat every second, and a listener that is rung
+    claim_settle_postgresql     the bare verbs, in one worker process: a flow without slots, gates and budget
+    claim_settle_complete       exports, with slots, gate row and budget; beside them a worker's presence and beat every
+                                second, and a listener that is rung
     claim_settle_with_history   the same with a hundred thousand waiting and a million ended runs
-    claim_under_long_snapshot   the same while another transaction holds a snapshot of the whole run
+    claim_under_long_snapshot   the bare verbs while another transaction holds a snapshot of the whole run
+    complete_under_long_snapshot  exports under the same; a gate and the budget are rows whose old versions pile up
     request_to_claim_ms         from the commit of a request to its claim by a worker that waits for the hint
     fair_claims                 claims among 10 and among 10,000 tenants
     heartbeat_1000              one beat of a thousand running runs, and a beat of one
@@ -28,10 +30,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from first import waiting_run
 from lines import alternating, figure, median
+from tests.conformance.uncounted import TABLE, statements, uncounted
 from tests.servers.postgresql import PostgreSQL, programs
 
 from haulage.core.clock import new_id, now_ms
@@ -84,23 +88,23 @@ class Setting:
         return Terms(new_id(), 15, 2, tenant_running, 2**50, 10)
 
 
-def ask(store: Store, count: int, tenants: int = 1) -> None:
+def ask(store: Store, count: int, tenants: int = 1, runs: Any = None) -> None:
     """So many waiting runs, a few in a transaction: in a single one, its own dead rows would be measured."""
-    now = now_ms()
+    now, runs = now_ms(), runs or store.exports
     for first in range(0, count, TOGETHER):
         with store.begin() as tx:
             for number in range(first, min(count, first + TOGETHER)):
                 run = replace(waiting_run(now + number), tenant=f"t{number % tenants}")
-                store.exports.add(run, tx=tx)
+                runs.add(run, tx=tx)
 
 
-def work(store: Store, terms: Terms, count: int) -> float:
+def work(runs: Any, terms: Terms, count: int) -> float:
     """Claims and settles a second."""
     began = time.perf_counter()
     for _ in range(count):
-        claimed = store.exports.claim(terms)
+        claimed = runs.claim(terms)
         assert claimed is not None
-        store.exports.settle(claimed[0], ExportLife.fail, {"failure_code": "build_failed", "artifact_key": None})
+        runs.settle(claimed[0], ExportLife.fail, {"failure_code": "build_failed", "artifact_key": None})
     return count / (time.perf_counter() - began)
 
 
@@ -141,12 +145,22 @@ def compare(setting: Setting, name: str, target: float, ours: Callable[[], float
     )
 
 
+@contextmanager
+def bare(setting: Setting) -> Iterator[tuple[Any, str]]:
+    """A flow whose runs share nothing, with waiting runs; and the name of its database."""
+    with setting.store() as (store, name):
+        for statement in statements(store.exports):
+            setting.server.execute(name, statement)
+        runs = uncounted(store.exports)
+        ask(store, setting.jobs, runs=runs)
+        setting.server.execute(name, f"vacuum analyze {TABLE.name}")  # as the floor
+        yield runs, name
+
+
 def claim_settle_postgresql(setting: Setting) -> None:
     def ours() -> float:
-        with setting.store() as (store, name):
-            ask(store, setting.jobs)
-            setting.server.execute(name, "vacuum analyze exports")  # as the floor
-            return work(store, setting.terms(), setting.jobs)
+        with bare(setting) as (runs, _):
+            return work(runs, setting.terms(), setting.jobs)
 
     compare(setting, "claim_settle_postgresql", 0.8, ours)
 
@@ -178,7 +192,7 @@ def company(store: Store) -> Iterator[None]:
 
 def complete(setting: Setting, store: Store) -> float:
     with company(store):
-        return work(store, setting.terms(), setting.jobs)
+        return work(store.exports, setting.terms(), setting.jobs)
 
 
 def claim_settle_complete(setting: Setting) -> None:
@@ -216,37 +230,63 @@ def grow(setting: Setting, name: str) -> None:
         setting.server.execute(name, sql)
 
 
-def beside(setting: Setting, name: str, target: float, ours: Callable[[], float], peer: str) -> None:
+def beside(
+    setting: Setting, name: str, target: float, ours: Callable[[], float], plain: Callable[[], float], peer: str
+) -> None:
     """Ours beside the same without what is measured."""
-
-    def plain() -> float:
-        with setting.store() as (store, _):
-            ask(store, setting.jobs)
-            return complete(setting, store)
-
     mine, theirs = alternating(setting.times, ours, plain)
     ratio = median(mine) / median(theirs)
     figure(name, median(mine), "runs/s", peer=peer, peer_value=median(theirs), ratio=ratio, target=target, runs=mine)
+
+
+def complete_anew(setting: Setting, *, snapshot: bool = False) -> Callable[[], float]:
+    """Exports in a new store, which somebody may hold a snapshot of."""
+
+    def measure() -> float:
+        with setting.store() as (store, name):
+            ask(store, setting.jobs)
+            with held(snapshot, setting, name, "exports"):
+                return complete(setting, store)
+
+    return measure
+
+
+@contextmanager
+def held(snapshot: bool, setting: Setting, name: str, table: str) -> Iterator[None]:
+    """What an export of the same database does as long as it reads."""
+    if not snapshot:
+        yield
+        return
+    with closing(setting.server.connect(name)) as holder:
+        holder.execute("begin isolation level repeatable read")
+        holder.execute(f"select count(*) from {table}")
+        yield
+        holder.execute("rollback")
 
 
 def claim_settle_with_history(setting: Setting) -> None:
     with setting.store() as (store, name):
         ask(store, 1)
         grow(setting, name)
-        beside(setting, "claim_settle_with_history", 0.85, lambda: complete(setting, store), "claim_settle_complete")
+        ours = lambda: complete(setting, store)  # noqa: E731
+        beside(setting, "claim_settle_with_history", 0.85, ours, complete_anew(setting), "claim_settle_complete")
 
 
 def claim_under_long_snapshot(setting: Setting) -> None:
-    def ours() -> float:
-        with setting.store() as (store, name), closing(setting.server.connect(name)) as holder:
-            ask(store, setting.jobs)
-            holder.execute("begin isolation level repeatable read")
-            holder.execute("select count(*) from exports")
-            rate = complete(setting, store)
-            holder.execute("rollback")
-            return rate
+    def measure(*, snapshot: bool) -> Callable[[], float]:
+        def go() -> float:
+            with bare(setting) as (runs, name), held(snapshot, setting, name, TABLE.name):
+                return work(runs, setting.terms(), setting.jobs)
 
-    beside(setting, "claim_under_long_snapshot", 0.85, ours, "claim_settle_complete")
+        return go
+
+    ours, plain = measure(snapshot=True), measure(snapshot=False)
+    beside(setting, "claim_under_long_snapshot", 0.85, ours, plain, "claim_settle_postgresql")
+
+
+def complete_under_long_snapshot(setting: Setting) -> None:
+    ours, plain = complete_anew(setting, snapshot=True), complete_anew(setting)
+    beside(setting, "complete_under_long_snapshot", 0.85, ours, plain, "claim_settle_complete")
 
 
 def request_to_claim_ms(setting: Setting) -> None:
@@ -291,7 +331,7 @@ def fair_claims(setting: Setting) -> None:
         def measure() -> float:
             with setting.store() as (store, _):
                 ask(store, max(setting.jobs, tenants), tenants)
-                return work(store, setting.terms(), setting.jobs)
+                return work(store.exports, setting.terms(), setting.jobs)
 
         return measure
 
@@ -334,6 +374,7 @@ FIGURES = {
         claim_settle_complete,
         claim_settle_with_history,
         claim_under_long_snapshot,
+        complete_under_long_snapshot,
         request_to_claim_ms,
         fair_claims,
         heartbeat_1000,

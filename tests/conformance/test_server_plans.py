@@ -19,6 +19,7 @@ from haulage.core.ports import Query
 from haulage.exports.life import ExportLife
 from haulage.flows import FLOWS
 from haulage.stores import open_store
+from haulage.stores.pq import PqCursor
 from haulage.stores.tenants import RUNTIME
 
 pytestmark = pytest.mark.slow
@@ -124,21 +125,28 @@ OF_A_TENANT = {
 
 def read_by(case, ask, monkeypatch, store=None, before="begin"):
     """How many rows and blocks the statements of a question read, and those that no index led to."""
-    sent, execute, store = [], psycopg.Cursor.execute, store or case.store
+    sent, store = [], store or case.store
 
-    def write_down(self, query, params=None, **options):
-        sent.append((query, params))
-        return execute(self, query, params, **options)
+    def writing_down(cursor, way):
+        execute = cursor.execute
+
+        def write_down(self, query, params=None, **options):
+            sent.append((way, query, params))
+            return execute(self, query, params, **options)
+
+        patched.setattr(cursor, "execute", write_down)
 
     with monkeypatch.context() as patched:
-        patched.setattr(psycopg.Cursor, "execute", write_down)
+        writing_down(psycopg.Cursor, psycopg.Cursor)
+        writing_down(PqCursor, psycopg.RawCursor)  # Both write $1 for the first value.
         ask(getattr(store, case.flow.name), case)
+    assert sent
     rows, blocks, scanned = 0, 0, []
     with closing(store._database.engine.raw_connection()) as pooled:
-        for query, params in sent:
+        for way, query, params in sent:
             if str(query).lstrip().split()[0].upper() not in ("SELECT", "UPDATE", "DELETE", "WITH", "INSERT"):
                 continue
-            cursor = pooled.driver_connection.cursor()
+            cursor = way(pooled.driver_connection)
             cursor.execute(before)
             cursor.execute(f"explain (analyze, buffers, format json) {query}", params)
             (plan,) = cursor.fetchone()

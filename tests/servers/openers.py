@@ -95,11 +95,15 @@ class PostgreSQL(InDatabase):
         """A database without anything, for a test that makes or breaks its schema, as its owner."""
         return self._made(f"new{next(self._numbers)}")
 
-    def _made(self, name):
+    def in_encoding(self, encoding) -> str:
+        """A database without anything, that keeps its text otherwise than in UTF-8."""
+        return self._made(f"new{next(self._numbers)}", f"encoding '{encoding}' locale 'C' template template0")
+
+    def _made(self, name, how=""):
         server = postgresql.server()
         if not server.execute("postgres", f"select 1 from pg_roles where rolname = '{OWNER}'"):
             server.execute("postgres", f"create role {OWNER} login createrole")
-        server.execute("postgres", f"create database {name} owner {OWNER}")
+        server.execute("postgres", f"create database {name} owner {OWNER} {how}")
         return server.url(name, OWNER)
 
     def as_role(self, url, role) -> str:

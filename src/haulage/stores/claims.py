@@ -7,7 +7,7 @@
 Gates and the pool are told in counters.py. A look passes over gates that are locked, so that claims of different
 tenants do not wait for each other; where it finds nothing, the locks of gate and pool are waited for, and only then
 is looked again: a statement that waits for a lock still sees the slots as they were before. A claim may answer
-None while a run waits; the caller looks again (DECISIONS 8).
+None while a run waits; the caller looks again (DECISIONS 8). Where runs share nothing, see oldest.py.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def not_too_old() -> ColumnElement[bool]:
     return oldest <= literal_column(str(SCHEMA_VERSION))
 
 
-class _Claims:
+class Claims:
     """What every way to claim is given."""
 
     def __init__(
@@ -100,8 +100,27 @@ class _Claims:
     def _prepare(self) -> None:
         raise AssertionError("each way has statements of its own")
 
+    def now(self) -> ColumnElement[int]:
+        """The instant of a claim in one statement: what is bound, or the database's own."""
+        given, clock = bindparam("now", type_=BigInteger), self._database.dialect.clock
+        return given if clock is None else func.coalesce(given, clock)
 
-class ClaimAlone(_Claims):
+    def claimed(self, now: ColumnElement[int]) -> dict[str, Any]:
+        """What every claim writes, in SQL; bound are ``worker`` and ``lease_ms``."""
+        c = self._table.c
+        return {
+            "state": literal_column(f"'{self._move.target}'"),
+            "revision": c.revision + 1,
+            "worker": bindparam("worker"),
+            "claim_no": c.claim_no + 1,
+            "started_at": now,
+            "heartbeat_at": now,
+            "updated_at": null(),
+            "lease_until": now + bindparam("lease_ms", type_=BigInteger),
+        }
+
+
+class ClaimAlone(Claims):
     """For a database with one writer at a time."""
 
     def _prepare(self) -> None:
@@ -124,7 +143,7 @@ class ClaimAlone(_Claims):
                 return None
             try:
                 admitted = self._admission.admit(row, terms, instant)
-                values = None if admitted is None else _written(row, terms, instant, row.free_slot) | admitted
+                values = None if admitted is None else written(row, terms, instant) | {"slot": row.free_slot} | admitted
             except TypeError:  # This database keeps text in a column of numbers, if a disk or a hand put it there.
                 raise StoredUnreadable(f"run {row.id}: column {', '.join(self._no_numbers(row))}") from None
             if values is None or not self._write(driver, values, row.id, row.claim_no):
@@ -190,7 +209,7 @@ class _Gates:
         return literal_column(f"'{self._table.name}'", String)
 
 
-class ClaimInOne(_Claims):
+class ClaimInOne(Claims):
     """One statement, where UPDATE answers rows and a CTE can lock them."""
 
     def _prepare(self) -> None:
@@ -203,14 +222,10 @@ class ClaimInOne(_Claims):
 
     def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
         """Look once without waiting for anybody; then, if that found nothing, with the locks in hand."""
-        asked: dict[str, Any] = {
-            "now": now,
-            "worker": terms.worker,
-            "lease_ms": int(terms.lease_seconds * 1000),
+        asked = asked_of(terms, now) | {
             "slots": terms.slots,
             "tenant_running": terms.tenant_running,
             "store_bytes": terms.store_bytes,
-            "grace_ms": int(terms.grace_seconds * 1000),
         }
         only = terms.only is not None
         if only:
@@ -237,15 +252,17 @@ class ClaimInOne(_Claims):
         holds an old snapshot.
         """
         e, c, q = self._table, self._table.c, self._table.alias("q")
-        now = func.coalesce(bindparam("now", type_=BigInteger), self._database.dialect.clock)
+        now = self.now()
         gate = self._gates.open(only=only, skip=True).cte("gate")
-        picked = select(q.c.id).where(q.c.tenant == _of(gate.c.tenant))
+        picked = select(q.c.id).where(q.c.tenant == value_of(gate.c.tenant))
         if only:
             picked = picked.where(q.c.id == bindparam("only"), still_in(q, self._move.source))
         else:
             picked = picked.where(in_state(q, self._move.source)).order_by(q.c.requested_at, q.c.id)
         if from_head and not only:
-            picked = picked.where(tuple_(q.c.requested_at, q.c.id) >= tuple_(_of(gate.c.head_at), _of(gate.c.head_id)))
+            picked = picked.where(
+                tuple_(q.c.requested_at, q.c.id) >= tuple_(value_of(gate.c.head_at), value_of(gate.c.head_id))
+            )
         run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=q).cte("picked")
         named = select(literal_column(f"'{e.name}'", String)).select_from(run).scalar_subquery()
         pool = select(pools.c.stored_bytes, pools.c.reserved_bytes).where(pools.c.flow == named)
@@ -257,24 +274,13 @@ class ClaimInOne(_Claims):
         return (
             update(e)
             # By the value and not by a join, for which the planner may read every waiting run.
-            .where(c.id == _of(run.c.id), *guard_of(e, self._move), slot.c.free_slot.is_not(None), fits)
-            .values(
-                state=literal_column(f"'{self._move.target}'"),
-                revision=c.revision + 1,
-                worker=bindparam("worker"),
-                slot=slot.c.free_slot,
-                claim_no=c.claim_no + 1,
-                started_at=now,
-                heartbeat_at=now,
-                updated_at=null(),
-                lease_until=now + bindparam("lease_ms", type_=BigInteger),
-                **admitted,
-            )
+            .where(c.id == value_of(run.c.id), *guard_of(e, self._move), slot.c.free_slot.is_not(None), fits)
+            .values(slot=slot.c.free_slot, **self.claimed(now), **admitted)
             .returning(*self._columns)
         )
 
 
-class ClaimInSteps(_Claims):
+class ClaimInSteps(Claims):
     """A short transaction, where UPDATE answers no rows."""
 
     def _prepare(self) -> None:
@@ -312,16 +318,26 @@ class ClaimInSteps(_Claims):
             admitted = self._admission.admit(row, terms, instant)
             if admitted is None:
                 return None
-            if not self._write(driver, _written(row, terms, instant, row.free_slot) | admitted, row.id, row.claim_no):
+            values = written(row, terms, instant) | {"slot": row.free_slot} | admitted
+            if not self._write(driver, values, row.id, row.claim_no):
                 return None
             return self._by_id.first(driver, {"id": row.id})  # type: ignore[no-any-return]
 
 
-def _written(row: Any, terms: Terms, now: Instant, slot: int) -> dict[str, Any]:
+def asked_of(terms: Terms, now: Instant | None) -> dict[str, Any]:
+    """What a claim in one statement binds; None is the database's own now."""
+    return {
+        "now": now if isinstance(now, int) else None,
+        "worker": terms.worker,
+        "lease_ms": int(terms.lease_seconds * 1000),
+        "grace_ms": int(terms.grace_seconds * 1000),
+    }
+
+
+def written(row: Any, terms: Terms, now: Instant) -> dict[str, Any]:
     """What every claim writes, beside what the flow adds."""
     return {
         "worker": terms.worker,
-        "slot": slot,
         "claim_no": row.claim_no + 1,
         "started_at": now,
         "heartbeat_at": now,
@@ -330,6 +346,6 @@ def _written(row: Any, terms: Terms, now: Instant, slot: int) -> dict[str, Any]:
     }
 
 
-def _of(column: ColumnElement[Any]) -> ColumnElement[Any]:
+def value_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """The one value of a CTE's column, found before the statement that uses it looks for anything."""
     return select(column).scalar_subquery()

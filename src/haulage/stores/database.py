@@ -18,6 +18,7 @@ from haulage.core.clock import now_ms
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import forks
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
+from haulage.stores.driving import Lent, WriteInTurn
 from haulage.stores.prepared import Prepared, Statement
 
 TURN_SECONDS = DOOR_WAIT_SECONDS  # how long a writer waits for the other threads of its process
@@ -44,9 +45,11 @@ class Database:
         """Take what knows the database; its two engines share their connections."""
         self.dialect = dialect
         self.engine, self._writer = dialect.engines()
+        self.way = dialect.way(self.engine)
         self._errors: tuple[type[BaseException], ...] = (DBAPIError, *dialect.driver_errors)
         self._turn = threading.Lock()
         self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
+        self.spare: list[tuple[PoolProxiedConnection, DBAPIConnection]] = []  # kept between two verbs (driving.py)
         forks.watch_over(self)
 
     # ``tenant`` binds a transaction to a tenant, where the database can (tenants.py).
@@ -97,8 +100,7 @@ class Database:
             driver = driver_of(connection.connection)
             driver.cursor().execute(self.dialect.bounds.bind(driver, tenant))
 
-    # For verbs that run prepared statements and nothing else: the driver's connection itself, because what
-    # SQLAlchemy does around a transaction takes longer than a claim does in it.
+    # For verbs that run prepared statements and nothing else (driving.py).
 
     def write_prepared(
         self, tx: Connection | None = None, *, one: bool = False, tenant: str | None = None
@@ -110,42 +112,16 @@ class Database:
         """
         if tx is not None:
             return nullcontext(driver_of(tx.connection))
-        return WriteInTurn(self) if self.dialect.in_turn else self._pooled(begin=not one, tenant=tenant)
+        return WriteInTurn(self) if self.dialect.in_turn else self._lend(begin=not one, tenant=tenant)
 
     def read_prepared(
         self, tx: Connection | None = None, *, tenant: str | None = None
     ) -> AbstractContextManager[DBAPIConnection]:
         """As ``read``, for one prepared statement."""
-        return self._pooled(begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
+        return self._lend(begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
 
-    @contextmanager
-    def _pooled(self, *, begin: bool, tenant: str | None) -> Iterator[DBAPIConnection]:
-        """A connection of the pool; one that failed is not given back."""
-        begin = begin or self._binds(tenant)
-        with self.answered():
-            pooled = self.engine.raw_connection()
-            driver = driver_of(pooled)
-            try:
-                if begin:
-                    self.dialect.begin(driver, tenant)
-                yield driver
-                if begin:
-                    driver.commit()
-            except self.dialect.driver_errors as problem:
-                if self.dialect.refuses(problem):
-                    driver.rollback()
-                elif self.engine.dialect.is_disconnect(problem, driver, None):  # type: ignore[arg-type]
-                    # The others of the pool went to the same server; each of them would fail once.
-                    self.engine.pool._invalidate(pooled, problem)  # noqa: SLF001 - what SQLAlchemy does itself
-                else:
-                    pooled.invalidate(problem)
-                raise
-            except BaseException:
-                if begin:
-                    driver.rollback()
-                raise
-            finally:
-                pooled.close()
+    def _lend(self, *, begin: bool, tenant: str | None) -> Lent:
+        return Lent(self, begin=begin or self._binds(tenant), tenant=tenant)
 
     def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
@@ -179,6 +155,8 @@ class Database:
         if self._kept is not None:
             self._kept[0].close()
         self._kept = None
+        while self.spare:
+            self.spare.pop()[0].close()
         used: int = self.engine.pool.checkedout()  # type: ignore[attr-defined]  # of a QueuePool
         self.engine.dispose()
         self._writer.pool = self.engine.pool
@@ -187,6 +165,8 @@ class Database:
     def begin_anew(self, *, usable: bool) -> None:
         """In a forked process: nobody holds the turn; see ``forks.py`` for when a file is not usable."""
         self._turn = threading.Lock()
+        forks.keep_open(self.spare)
+        self.spare = []
         if not usable and self.dialect.in_turn:
             event.listen(self.engine, "do_connect", forks.refuse)
 
@@ -226,7 +206,7 @@ class Database:
 
     def prepare(self, build: Callable[[], Statement]) -> Prepared:
         """A statement to be run often; ``build`` is called when it is first run."""
-        return Prepared(build, self.engine.dialect)
+        return Prepared(build, self.way)
 
     def now(self, now: int | None) -> Instant:
         """The given instant, or the store's now: the database's own in the statement it stands in (DECISIONS 6)."""
@@ -247,55 +227,26 @@ class Database:
         """Turn what a driver raises into StoreUnavailable, without its SQL and parameters."""
         try:
             yield
-        except self._errors as problem:
-            said = _of_driver(problem)
-            if self.dialect.refuses(said):
-                raise Refusal(f"the store refused a row: {driver_words(problem)}") from problem
-            kind = Conflict if self.dialect.conflicts(said) else StoreUnavailable
-            raise kind(driver_words(problem)) from problem
-        except PoolTimeout as problem:
-            raise StoreUnavailable("no connection to the store was free in time") from problem
+        except Exception as problem:
+            answer = self.answer_to(problem)
+            if answer is problem:
+                raise
+            raise answer from problem
+
+    def answer_to(self, problem: BaseException) -> BaseException:
+        """What a driver or the pool raised, in our words; what is not theirs stays as it is."""
+        if isinstance(problem, PoolTimeout):
+            return StoreUnavailable("no connection to the store was free in time")
+        if not isinstance(problem, self._errors):
+            return problem
+        said = _of_driver(problem)
+        if self.dialect.refuses(said):
+            return Refusal(f"the store refused a row: {driver_words(problem)}")
+        return (Conflict if self.dialect.conflicts(said) else StoreUnavailable)(driver_words(problem))
 
 
 def _of_driver(problem: BaseException) -> BaseException:
     return problem.orig if isinstance(problem, DBAPIError) and problem.orig is not None else problem
-
-
-class WriteInTurn:
-    """One writing transaction on the driver's own connection: committed at the end, rolled back when something broke.
-
-    A class and not a generator: three nested generators took a fifth of the time of a claim.
-    """
-
-    __slots__ = ("_database", "_driver")
-
-    def __init__(self, database: Database) -> None:
-        """Take the database; the turn is taken on entering."""
-        self._database = database
-
-    def __enter__(self) -> DBAPIConnection:
-        self._database.take_turn()
-        try:
-            with self._database.answered():
-                self._driver = self._database.own_writer()
-                self._database.dialect.begin(self._driver)
-        except BaseException:
-            self._database.give_turn()
-            raise
-        return self._driver
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        try:
-            with self._database.answered():
-                try:
-                    if problem is not None:
-                        raise problem
-                    self._driver.commit()
-                except BaseException:
-                    self._driver.rollback()
-                    raise
-        finally:
-            self._database.give_turn()
 
 
 class OfDatabase(Protocol):

@@ -8,9 +8,12 @@ that uses it (DECISIONS 6); where the host's clock decides it is a number.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from operator import methodcaller
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import sqlalchemy
 from sqlalchemy import BigInteger, Connection, Engine, PoolProxiedConnection, bindparam, literal
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
@@ -60,6 +63,13 @@ def read_json(text: str | bytes) -> Any:
         return DAMAGED
 
 
+class Way(NamedTuple):
+    """How prepared statements are put into words, and run."""
+
+    dialect: sqlalchemy.Dialect
+    cursor: Callable[[Any], Any] = methodcaller("cursor")  # of the driver's connection
+
+
 class Dialect(Protocol):
     """What one kind of database does in its own way."""
 
@@ -77,6 +87,9 @@ class Dialect(Protocol):
 
     def engines(self) -> tuple[Engine, Engine]:
         """An engine that reads and one that writes, on one pool."""
+
+    def way(self, engine: Engine) -> Way:
+        """How prepared statements are put into words, and run."""
 
     def see_same_place(self) -> None:
         """See that what is open is still what is there.

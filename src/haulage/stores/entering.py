@@ -21,7 +21,7 @@ def entering(
     """What a move writes beside the state: what the lease held is given back, a final state has an end."""
     entered: dict[str, Any] = {}
     if move.lease is LeaseUse.ENDS:
-        entered |= {"worker": None, "lease_until": None, "slot": None, **released}
+        entered |= {"worker": None, "lease_until": None, **released}
     if life.is_final(move.target):
         entered |= {"active_key": None, "retain_until": now + retention_ms}
         if not life.is_final(move.source):
@@ -52,7 +52,11 @@ class Candidate(Protocol):
     def generation_ms(self) -> int: ...
 
 
-RELEASED: Mapping[str, None] = {"reserved_bytes": None, "phase": None}  # what an export gives back with its lease
+RELEASED: Mapping[str, None] = {
+    "slot": None,
+    "reserved_bytes": None,
+    "phase": None,
+}  # what an export gives back with its lease
 
 
 def admitted(

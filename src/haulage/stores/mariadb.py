@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInSteps
-from haulage.stores.dialect import DOOR_WAIT_SECONDS
+from haulage.stores.dialect import DOOR_WAIT_SECONDS, Way
 from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
 
@@ -100,6 +100,10 @@ class MariaDB:
     def migrator(self, writer: Engine) -> Engine:
         """Without a limit of time on either side."""
         return self._engine(None, f"lock_wait_timeout = {dialect.MIGRATION_WAIT_SECONDS}", poolclass=NullPool)
+
+    def way(self, engine: Engine) -> Way:
+        """As SQLAlchemy and the driver do."""
+        return Way(engine.dialect)
 
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""

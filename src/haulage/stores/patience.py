@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+
+if TYPE_CHECKING:
+    from haulage.stores.pq import Known
 
 R = TypeVar("R")
 
@@ -21,18 +24,23 @@ class PatientConnection(psycopg.Connection[Any]):
     """Gives up, and is closed, when the server says nothing for too long."""
 
     answer_seconds: float = math.inf
+    known: dict[str, Known] | None = None  # the statements of pq.py; None where none may be prepared
 
     def wait(self, gen: Generator[Any, Any, R], *args: Any, **kwargs: Any) -> R:
         """Wait as the driver does, but not longer."""
         try:
             return super().wait(_bounded(gen, time.monotonic() + self.answer_seconds), *args, **kwargs)
-        except _NoAnswer:
-            self.close()
-            raise psycopg.OperationalError(f"no answer within {self.answer_seconds:g} s") from None
+        except NoAnswer:
+            raise self.given_up() from None
+
+    def given_up(self) -> psycopg.OperationalError:
+        """Close it: an answer that comes later would be taken for that of the next statement."""
+        self.close()
+        return psycopg.OperationalError(f"no answer within {self.answer_seconds:g} s")
 
 
-class _NoAnswer(Exception):
-    pass
+class NoAnswer(Exception):
+    """The server said nothing for too long."""
 
 
 def _bounded(gen: Generator[Any, Any, R], until: float) -> Generator[Any, Any, R]:
@@ -42,7 +50,7 @@ def _bounded(gen: Generator[Any, Any, R], until: float) -> Generator[Any, Any, R
         while True:
             ready = yield step
             if time.monotonic() > until and not ready:
-                raise _NoAnswer
+                raise NoAnswer
             step = gen.send(ready)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]

@@ -25,7 +25,7 @@ from haulage.core.errors import StoreUnavailable
 from haulage.core.ports import Watcher
 from haulage.stores import dialect, server
 from haulage.stores.claims import ClaimInOne
-from haulage.stores.dialect import DOOR_WAIT_SECONDS, driver_of, driver_words
+from haulage.stores.dialect import DOOR_WAIT_SECONDS, Way, driver_of, driver_words
 from haulage.stores.row_security import RowSecurity
 from haulage.stores.schema import Capabilities
 from haulage.stores.server import PollWatcher
@@ -72,10 +72,25 @@ class PostgreSQL:
 
     def engines(self) -> tuple[Engine, Engine]:
         """One engine, told apart by who begins a transaction."""
-        reader = create_engine(self._url, creator=self._connect, hide_parameters=True, **server.POOL)
+        reader = create_engine(
+            self._url,
+            creator=self._connect,
+            hide_parameters=True,
+            pool_reset_on_return=None,  # Every transaction is ended where it was begun.
+            **server.POOL,
+        )
         writer = reader.execution_options()
         server.begin_by(writer, self.begin, self.driver_errors)
         return reader, writer
+
+    def way(self, engine: Engine) -> Way:
+        """In its own words, ``$1`` for the first value, and by libpq itself."""
+        from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+        from haulage.stores.pq import PqCursor
+
+        own = PGDialect_psycopg(dbapi=engine.dialect.dbapi, paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+        return Way(own, PqCursor)
 
     def _connect(self) -> PatientConnection:
         from psycopg.conninfo import make_conninfo
@@ -102,8 +117,9 @@ class PostgreSQL:
         connection = PatientConnection.connect(
             make_conninfo(**given),
             autocommit=True,
-            prepare_threshold=None if self._pooled else 5,
+            prepare_threshold=None,  # The driver lets all go when it rolls back, those of pq.py too.
             application_name="haulage",
+            client_encoding="utf8",  # whatever the database keeps its text in
             connect_timeout=server.CONNECT_SECONDS,
             keepalives_idle=5,
             keepalives_interval=2,
@@ -112,6 +128,7 @@ class PostgreSQL:
             **more,
         )
         connection.answer_seconds = server.ANSWER_SECONDS
+        connection.known = None if self._pooled else {}
         set_json_loads(dialect.read_json, connection)
         return connection
 

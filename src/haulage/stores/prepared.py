@@ -16,7 +16,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from haulage.stores import tenants
-from haulage.stores.dialect import Now
+from haulage.stores.dialect import Now, Way
 
 Statement = Select[Any] | UpdateBase
 Names = tuple[tuple[str, bool], ...]  # of what a statement is run with, and which of it is the database's own now
@@ -26,16 +26,16 @@ Convert = Callable[[Any], Any] | None  # of a value on its way into or out of th
 class Prepared:
     """A statement that reads one row, or changes one."""
 
-    def __init__(self, build: Callable[[], Statement], dialect: Dialect) -> None:
+    def __init__(self, build: Callable[[], Statement], way: Way) -> None:
         """Keep how it is built, until it is first run; what an UPDATE sets are the names it is run with."""
         self._build = build
-        self._dialect = dialect
+        self._dialect, self._cursor = way
         self._forms: dict[Names, _Form] = {}
 
     def changed(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> bool:
         """Run it and say whether it changed a row."""
         form = self._form(values)
-        cursor = driver.cursor()
+        cursor = self._cursor(driver)
         try:
             cursor.execute(form.sql, form.bound(values))
             return bool(cursor.rowcount)
@@ -45,7 +45,7 @@ class Prepared:
     def first(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> Any:
         """Run it and read its row, or None when there is none."""
         form = self._form(values)
-        cursor = driver.cursor()
+        cursor = self._cursor(driver)
         try:
             cursor.execute(form.sql, form.bound(values))
             row = cursor.fetchone()
@@ -61,7 +61,7 @@ class Prepared:
     def all(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it and read its rows, whose values need no conversion."""
         form = self._form(values)
-        cursor = driver.cursor()
+        cursor = self._cursor(driver)
         try:
             cursor.execute(form.sql, form.bound(values))
             return [form.row(*row) for row in cursor.fetchall()]
@@ -79,10 +79,10 @@ class Prepared:
 class PerTenant:
     """A statement in two forms: over all tenants, and over one of them."""
 
-    def __init__(self, table: Table, dialect: Dialect, build: Callable[[], Any]) -> None:
+    def __init__(self, table: Table, way: Way, build: Callable[[], Any]) -> None:
         """Build neither before it is first run."""
-        self._every = Prepared(build, dialect)
-        self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), dialect)
+        self._every = Prepared(build, way)
+        self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), way)
 
     def changed(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> bool:
         """Run it and say whether it changed a row."""

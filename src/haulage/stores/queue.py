@@ -33,10 +33,11 @@ from haulage.stores.tables import gates
 def in_state(table: Any, state: str) -> ColumnElement[bool]:
     """Compare with a state as a literal: a state that is bound hides the partial indexes.
 
-    A held run has a slot, and the index of the slots finds the few that are held.
+    A held run has a slot, and the index of the slots finds the few that are held. Without slots the state does.
     """
     is_so = table.c.state == literal_column(f"'{state}'")
-    held = state in getattr(table, "element", table).info["leased"]
+    info = getattr(table, "element", table).info
+    held = info["counted"] and state in info["leased"]
     return is_so & (table.c.slot > literal_column("0")) if held else is_so  # type: ignore[no-any-return]
 
 

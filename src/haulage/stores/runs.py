@@ -50,6 +50,7 @@ from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import entering
 from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
+from haulage.stores.oldest import ClaimOldest
 from haulage.stores.prepared import PerTenant
 from haulage.stores.queue import Queue, in_state
 
@@ -96,7 +97,7 @@ class SqlRuns(Generic[Run]):
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
         self._queue = queue = Queue(table, self._claim)
         self._insert = insert(table)
-        prepare, own = database.prepare, partial(PerTenant, table, database.engine.dialect)
+        prepare, own = database.prepare, partial(PerTenant, table, database.way)
         self._by_id = own(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
         self._by_key = own(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
         self._position = prepare(queue.placed if database.dialect.capabilities.row_security else queue.position)
@@ -107,7 +108,8 @@ class SqlRuns(Generic[Run]):
             for move in life.moves.values()
             if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
         ]
-        self._claimer = database.dialect.claimer(database, table, self._claim, self._columns, admission, self._take)
+        claimer = database.dialect.claimer if table.info["counted"] else ClaimOldest
+        self._claimer = claimer(database, table, self._claim, self._columns, admission, self._take)
         beats, clock = database.dialect.beats(), database.dialect.clock
         self._answers = database.engine.dialect.update_returning
         self._beat = prepare(partial(beat_of, table, self._claim, beats, clock, answers=self._answers))
@@ -167,7 +169,7 @@ class SqlRuns(Generic[Run]):
 
     def drift(self) -> list[str]:
         """Where the counters of the database and the runs differ, as sentences; there are none where none are kept."""
-        if not self._database.dialect.capabilities.counters:
+        if not self._database.dialect.capabilities.counters or not self._table.info["counted"]:
             return []
         with self._database.read() as connection:
             return drift(connection, self._table, self.life)

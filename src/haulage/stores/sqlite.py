@@ -24,7 +24,7 @@ from haulage.exports.stored import UnreadableText
 from haulage.stores import dialect, forks
 from haulage.stores.atomic import make_folder
 from haulage.stores.claims import ClaimAlone
-from haulage.stores.dialect import driver_of, driver_words
+from haulage.stores.dialect import Way, driver_of, driver_words
 from haulage.stores.schema import Capabilities
 from haulage.stores.stir import Stir
 
@@ -110,6 +110,10 @@ class Sqlite:
         event.listen(reader, "begin", begun)
         event.listen(writer, "begin", begun_to_write)
         return reader, writer
+
+    def way(self, engine: Engine) -> Way:
+        """As SQLAlchemy and the driver do."""
+        return Way(engine.dialect)
 
     def see_same_place(self) -> None:
         """A file put in the place of the open one is another store: half of our connections would be of the old one.

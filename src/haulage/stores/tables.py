@@ -108,12 +108,27 @@ def _listed(states: frozenset[str] | tuple[str, ...]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
-def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstraint | Index) -> Table:
+def run_table(
+    name: str,
+    life: type[Lifecycle],
+    *own: Column[Any] | CheckConstraint | Index,
+    counted: bool = True,
+    within: MetaData = metadata,
+) -> Table:
     """The table of a flow: what every run has, one column per deadline of the life, then its own.
 
-    The checks are derived from the life: only its states, and a lease exactly while a worker holds the run.
+    The checks are derived from the life: only its states, and a lease exactly while a worker holds the run. Runs that
+    are not ``counted`` share nothing: no slots, no budget, no limit of a tenant (``claims.ClaimOldest``).
     """
     leased = _listed(life.leased_states())
+    # How the held runs are found (queue.in_state): each index more is a page more to write at every claim.
+    holding = (
+        (CheckConstraint(f"(state in ({leased})) = (slot is not null)", name="slot_while_held"), _unique(name, "slot"))
+        if counted
+        else index_of_some(
+            f"{name}_held", "lease_until", where=f"state in ({leased})", mariadb=("state", "lease_until")
+        )
+    )
     deadlines = [column for column in life.deadline_columns() if column != "lease_until"]
     return table_of(
         name,
@@ -138,13 +153,11 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
         *own,
         CheckConstraint(f"state in ({_listed(life.states)})", name="state_known"),
         CheckConstraint(f"(state in ({leased})) = (lease_until is not null)", name="leased_while_held"),
-        CheckConstraint(f"(state in ({leased})) = (slot is not null)", name="slot_while_held"),
         CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
         # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards. Where a
-        # database can, the index leaves the NULLs out: every run that ended would be in it. The one of the slots is
-        # also how the held runs are found (queue.in_state): each index more is a page more to write at every claim.
-        _unique(f"{name}_slot", "slot"),
-        _unique(f"{name}_active_key", "active_key"),
+        # database can, the index leaves the NULLs out: every run that ended would be in it.
+        *holding,
+        _unique(name, "active_key"),
         *index_of_some(
             f"{name}_queued",
             *("requested_at", "id", "tenant"),
@@ -164,67 +177,76 @@ def run_table(name: str, life: type[Lifecycle], *own: Column[Any] | CheckConstra
         Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
         Index(f"{name}_requested", "requested_at", "id"),  # the operator's list of all tenants
         *index_of_some(f"{name}_retained", "retain_until", where="retain_until is not null", mariadb=("retain_until",)),
-        info={"leased": life.leased_states()},
+        within=within,
+        info={"leased": life.leased_states(), "counted": counted},
     )
 
 
-def _unique(name: str, column: str) -> Index:
+def _unique(table: str, column: str) -> Index:
     there = text(f"{column} is not null")
-    return Index(name, column, unique=True, sqlite_where=there, postgresql_where=there)
+    return Index(f"{table}_{column}", column, unique=True, sqlite_where=there, postgresql_where=there)
 
 
 # Bytes that no state promises any longer and that are not gone yet (the unlink can fail).
 UNKEPT = text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')")
 
-exports = run_table(
-    "exports",
-    ExportLife,
-    Column("account", NAME, nullable=False),
-    Column("dataset", String(63), nullable=False),
-    Column("dataset_hash", String(64), nullable=False),
-    Column("source", NAME, nullable=False),
-    Column("format", String(32), nullable=False),
-    Column("compression", String(32)),
-    Column("options", JSONObject, nullable=False),
-    Column("parameters", JSONObject, nullable=False),
-    Column("plan", JSONObject, nullable=False),
-    Column("requester", JSONObject, nullable=False),
-    Column("as_of", Instant, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("attempts_max", Integer, nullable=False),
-    Column("generation_ms", BigInteger, nullable=False),
-    Column("file_bytes", BigInteger, nullable=False),
-    Column("phase", String(32)),
-    Column("processed", BigInteger),
-    Column("total", BigInteger),
-    Column("notices", JSONTuple, nullable=False),
-    Column("snapshot_at", Instant),
-    Column("rows", BigInteger),
-    Column("bytes", BigInteger),
-    Column("sha256", String(64)),
-    Column("columns", JSONTuple),
-    Column("file_name", Text),
-    Column("media_type", Text),
-    Column("complete", Boolean),
-    Column("failure_code", String(64)),
-    Column("failure_detail", Text),
-    Column("artifact_key", String(80)),
-    Column("reserved_bytes", BigInteger),
-    Column("stored_bytes", BigInteger),
-    CheckConstraint(
-        "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null"
-        " and expires_at is not null and complete is not null)",
-        name="ready_is_provable",
-    ),
-    *index_of_some("exports_expiring", "expires_at", where="state = 'ready'", mariadb=("state", "expires_at")),
-    *index_of_some("exports_unkept", "finished_at", where=UNKEPT.text, mariadb=("artifact_key",)),
-    *index_of_some(
-        "exports_budget",
-        *("stored_bytes", "tenant"),
-        where="stored_bytes is not null",
-        mariadb=("stored_bytes", "tenant"),
-    ),
-)
+
+def export_table(name: str, *, counted: bool = True, within: MetaData = metadata) -> Table:
+    """The table of exports."""
+    return run_table(
+        name,
+        ExportLife,
+        Column("account", NAME, nullable=False),
+        Column("dataset", String(63), nullable=False),
+        Column("dataset_hash", String(64), nullable=False),
+        Column("source", NAME, nullable=False),
+        Column("format", String(32), nullable=False),
+        Column("compression", String(32)),
+        Column("options", JSONObject, nullable=False),
+        Column("parameters", JSONObject, nullable=False),
+        Column("plan", JSONObject, nullable=False),
+        Column("requester", JSONObject, nullable=False),
+        Column("as_of", Instant, nullable=False),
+        Column("attempts", Integer, nullable=False),
+        Column("attempts_max", Integer, nullable=False),
+        Column("generation_ms", BigInteger, nullable=False),
+        Column("file_bytes", BigInteger, nullable=False),
+        Column("phase", String(32)),
+        Column("processed", BigInteger),
+        Column("total", BigInteger),
+        Column("notices", JSONTuple, nullable=False),
+        Column("snapshot_at", Instant),
+        Column("rows", BigInteger),
+        Column("bytes", BigInteger),
+        Column("sha256", String(64)),
+        Column("columns", JSONTuple),
+        Column("file_name", Text),
+        Column("media_type", Text),
+        Column("complete", Boolean),
+        Column("failure_code", String(64)),
+        Column("failure_detail", Text),
+        Column("artifact_key", String(80)),
+        Column("reserved_bytes", BigInteger),
+        Column("stored_bytes", BigInteger),
+        CheckConstraint(
+            "state <> 'ready' or (artifact_key is not null and bytes is not null and sha256 is not null"
+            " and expires_at is not null and complete is not null)",
+            name="ready_is_provable",
+        ),
+        *index_of_some(f"{name}_expiring", "expires_at", where="state = 'ready'", mariadb=("state", "expires_at")),
+        *index_of_some(f"{name}_unkept", "finished_at", where=UNKEPT.text, mariadb=("artifact_key",)),
+        *index_of_some(
+            f"{name}_budget",
+            *("stored_bytes", "tenant"),
+            where="stored_bytes is not null",
+            mariadb=("stored_bytes", "tenant"),
+        ),
+        counted=counted,
+        within=within,
+    )
+
+
+exports = export_table("exports")
 
 workers = table_of(
     "workers",

@@ -57,12 +57,42 @@ begin
     where flow = 'exports';
     return null;
 end $$;
+-- The two moves that every run makes, and nothing else in them: the one above looks at all that may be.
+-- Who claims has locked the gate, so the head that is found in this statement is the head.
+create function exports_claimed() returns trigger language plpgsql set search_path from current as $$ begin
+    update tenant_gates set queued = queued - 1, running = running + 1,
+        head_at = case when head_id = old.id then next.requested_at else head_at end,
+        head_id = case when head_id = old.id then next.id else head_id end
+    from (select) as always left join lateral (
+        select requested_at, id from exports
+        where state = 'queued' and tenant = old.tenant and (requested_at, id) > (old.requested_at, old.id)
+        order by requested_at, id limit 1
+    ) as next on true
+    where flow = 'exports' and tenant = old.tenant;
+    update run_pools set reserved_bytes = reserved_bytes + coalesce(new.reserved_bytes, 0), changes = changes + 1
+    where flow = 'exports';
+    return null;
+end $$;
+create function exports_ended() returns trigger language plpgsql set search_path from current as $$ begin
+    update tenant_gates set running = running - 1 where flow = 'exports' and tenant = old.tenant;
+    update run_pools set reserved_bytes = reserved_bytes - coalesce(old.reserved_bytes, 0)
+        + coalesce(new.reserved_bytes, 0), stored_bytes = stored_bytes - coalesce(old.stored_bytes, 0)
+        + coalesce(new.stored_bytes, 0), changes = changes + 1
+    where flow = 'exports';
+    return null;
+end $$;
 create trigger exports_counted_insert after insert on exports for each row
 when (new.state in ('queued', 'running') or new.stored_bytes is not null or new.reserved_bytes is not null)
 execute function exports_counted();
+create trigger exports_counted_claim after update of state on exports for each row
+when (old.state = 'queued' and new.state = 'running') execute function exports_claimed();
+create trigger exports_counted_end after update of state on exports for each row
+when (old.state = 'running' and new.state not in ('queued', 'running')) execute function exports_ended();
 create trigger exports_counted_update after update of state, stored_bytes, reserved_bytes on exports for each row
-when (old.state <> new.state or old.stored_bytes is distinct from new.stored_bytes
-    or old.reserved_bytes is distinct from new.reserved_bytes)
+when (not (old.state = 'queued' and new.state = 'running')
+    and not (old.state = 'running' and new.state not in ('queued', 'running'))
+    and (old.state <> new.state or old.stored_bytes is distinct from new.stored_bytes
+        or old.reserved_bytes is distinct from new.reserved_bytes))
 execute function exports_counted();
 create trigger exports_counted_delete after delete on exports for each row
 when (old.state in ('queued', 'running') or old.stored_bytes is not null or old.reserved_bytes is not null)

@@ -260,8 +260,8 @@ def downgrade() -> None:
     for table in ("tenant_gates", "run_pools"):
         op.drop_table(table)
     if op.get_context().dialect.name == "postgresql":
-        functions = "exports_counted(), exports_place(text), exports_progress(), exports_no_tenant()"
-        op.execute(f"drop function {functions}")
+        names = ("counted()", "claimed()", "ended()", "place(text)", "progress()", "no_tenant()")
+        op.execute(f"drop function {', '.join(f'exports_{name}' for name in names)}")
     else:
         for name in ("came", "went", "worked", "took"):
             op.execute(f"drop procedure exports_{name}")
