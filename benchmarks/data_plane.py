@@ -8,15 +8,93 @@ should run beside it.
 
 from __future__ import annotations
 
+import sys
+
+# ruff: noqa: E402 - benchmarks/queue.py has the name of a module that others need, so this folder is looked into last
+sys.path[:] = [*sys.path[1:], f"{sys.path[0]}/..", sys.path[0]]
+
 import argparse
 import shutil
+import subprocess
 import tempfile
+import time
+from contextlib import closing
 from pathlib import Path
 
-from first import Setting
+from first import QUERY, Setting, build_once
+from lineitem import make_postgresql
+from lines import alternating, figure, median
 from packed import packed_peak_rss_mib, xlsx
+from tests.servers import postgresql
 
-FIGURES = (xlsx, packed_peak_rss_mib)
+MEMORY_ROWS = (300_000, 3_000_000)  # ten times as many rows in the same memory
+
+
+def postgresql_table(rows: int) -> str:
+    """A table of so many rows in a server that is started for these figures; gives its URL."""
+    server, name = postgresql.server(), f"lineitem{rows}"
+    if not server.execute("postgres", f"select 1 from pg_database where datname = '{name}'"):
+        server.execute("postgres", f"create database {name}")
+        with closing(server.connect(name)) as connection:
+            make_postgresql(connection, rows)
+    return server.url(name)
+
+
+def postgresql_csv(setting: Setting) -> None:
+    """CSV from PostgreSQL against the server's own COPY through psql, both with a header and as a file on the disk."""
+    url = postgresql_table(setting.rows)
+    target = setting.folder / "peer.csv"
+    command = [postgresql.programs() / "psql", "-q", "-X", url.replace("+psycopg", ""), "-c",
+               f"\\copy ({QUERY}) to '{target}' with (format csv, header)"]  # fmt: skip
+
+    def ours() -> float:
+        seconds, _, file = build_once(setting, url, QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        return seconds
+
+    def peer() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        seconds = time.perf_counter() - began
+        target.unlink()
+        return seconds
+
+    _, _, file = build_once(setting, url, QUERY, 2**40)
+    subprocess.run(command, check=True)
+    if file.read_bytes() != target.read_bytes():
+        raise SystemExit("postgresql_csv: the two files differ")
+    shutil.rmtree(file.parent)
+    mine, theirs = alternating(setting.times, ours, peer)
+    figure(
+        "postgresql_csv",
+        median(mine),
+        "s",
+        peer=f"psql \\copy, {setting.rows:,} rows",
+        peer_value=median(theirs),
+        ratio=median(theirs) / median(mine),
+        target=0.95,
+        runs=mine,
+    )
+
+
+def postgresql_peak_rss_mib(setting: Setting) -> None:
+    """The child's peak memory with rows of PostgreSQL, at few and at ten times as many."""
+    for rows in MEMORY_ROWS:
+        _, peak, file = build_once(setting, postgresql_table(rows), QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        figure(
+            "postgresql_peak_rss_mib",
+            peak,
+            "MiB",
+            peer=f"limit at {rows:,} rows",
+            peer_value=100,
+            ratio=100 / peak,
+            target=1,
+            runs=[peak],
+        )
+
+
+FIGURES = (postgresql_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
 
 
 def main() -> None:

@@ -60,13 +60,13 @@ def plan_of(sql: str) -> dict[str, Any]:
 
 
 def build_once(
-    setting: Setting, database: Path, sql: str, rows_max: int, format: str = "csv", **options: str
+    setting: Setting, database: Path | str, sql: str, rows_max: int, format: str = "csv", **options: str
 ) -> tuple[float, float, Path]:
-    """One whole build in the real child: seconds, peak RSS in MiB, and the file."""
+    """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file."""
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
     limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB}
     order = BuildOrder(
-        source_url=f"sqlite:///{database}",
+        source_url=database if isinstance(database, str) else f"sqlite:///{database}",
         busy_seconds=5,
         folder=str(folder),
         plan=plan_of(sql) | {"declared": {}, "limits": limits},

@@ -1,9 +1,13 @@
-"""A table of lineitem shape (16 columns, about 128 bytes a row as CSV) in SQLite, made by the database itself."""
+"""A table of lineitem shape (16 columns, about 128 bytes a row as CSV), made by the database itself."""
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psycopg
 
 COLUMNS = [
     "l_orderkey",
@@ -59,3 +63,28 @@ def make(path: Path, rows: int) -> None:
     connection.execute("pragma journal_mode=wal")
     connection.close()
     part.rename(path)
+
+
+POSTGRESQL = """
+create table lineitem(
+  l_orderkey bigint, l_partkey integer, l_suppkey integer, l_linenumber integer, l_quantity numeric(15, 2),
+  l_extendedprice numeric(15, 2), l_discount numeric(15, 2), l_tax numeric(15, 2), l_returnflag char(1),
+  l_linestatus char(1), l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct varchar(25),
+  l_shipmode varchar(10), l_comment varchar(44));
+insert into lineitem
+select i / 4 + 1, i * 7919 % 200000 + 1, i * 104729 % 10000 + 1, i % 4 + 1, i % 50 + 1,
+  (i * 31337 % 10000000) / 100.0, (i % 11) / 100.0, (i % 9) / 100.0,
+  substr('ANR', (i % 3 + 1)::int, 1), substr('OF', (i % 2 + 1)::int, 1),
+  date '1992-01-02' + (i % 2526)::int, date '1992-01-31' + (i % 2466)::int, date '1992-01-03' + (i % 2554)::int,
+  (array['DELIVER IN PERSON', 'COLLECT COD', 'NONE', 'TAKE BACK RETURN'])[i % 4 + 1],
+  (array['AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'])[i % 7 + 1],
+  substr('carefully final deposits, above the furious requests sleep blithely', (i % 40 + 1)::int, (10 + i % 34)::int)
+from generate_series(1::bigint, {rows}) as i;
+vacuum (freeze, analyze) lineitem;
+"""
+
+
+def make_postgresql(connection: psycopg.Connection, rows: int) -> None:
+    """The same table with the types that TPC-H has for it; every page is written, so that no reader writes one."""
+    for statement in POSTGRESQL.format(rows=rows).split(";")[:-1]:
+        connection.execute(statement)

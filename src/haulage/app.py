@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.open import open_artifacts
-from haulage.config import Known, Settings, dataset_faults, load
+from haulage.config import Known, Settings, dataset_faults, load, with_session
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
@@ -187,7 +187,7 @@ class Haulage:
             )
             if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
                 raise ConfigInvalid(faults, f"dataset {name}")
-            self.catalogue.add(dataset)
+            self.catalogue.add(with_session(dataset, self.settings.sources))
             return function
 
         return declare

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from haulage.artifacts import part
 from haulage.artifacts.local import LocalArtifacts, artifacts_path
 from haulage.artifacts.part import PART, PartFile
 from haulage.core.errors import BuildFailed
@@ -166,3 +167,17 @@ def test_the_folder_of_a_url(url, expected):
 def test_a_url_that_names_no_folder_is_refused_with_what_to_write(url):
     with pytest.raises(ValueError, match=r"write file:\./artifacts"):
         artifacts_path(url)
+
+
+def test_a_large_file_is_on_its_way_to_the_disk_before_its_end(tmp_path, monkeypatch):
+    begun = []
+    begin = part.begin_writing_out
+    monkeypatch.setattr(part, "begin_writing_out", lambda *asked: begun.append(asked[1:]) or begin(*asked))
+    monkeypatch.setattr(part, "WRITE_OUT_BYTES", 3_000)
+    sink = part.PartFile(str(tmp_path), file_bytes=10**6, reserved_bytes=10**6)
+    for _ in range(10):
+        sink.write(b"x" * 1_000)
+
+    assert 10_000 == sink.finish().size
+    assert [(0, 3_000), (3_000, 3_000), (6_000, 3_000)] == begun
+    assert b"x" * 10_000 == (tmp_path / "part").read_bytes()

@@ -30,6 +30,10 @@ from haulage.core.binds import bound_names, rewrite_names, statements
         ("select json_extract(x, '$:a')", set()),
         ("", set()),
         ("select :ä", set()),
+        (r"select e'it\'s :a', E'\\', :b", {"b"}),
+        (r"select 'a\', :b, ':c'", {"b"}),
+        ("select $$ it's :a $$, :b, $tag$ $$ :c $tag$, :d", {"b", "d"}),
+        ("select x from t where x = any(array[:a, :b]) and y[1] = :c and (z)[:d] = 1", {"a", "b", "c", "d"}),
     ],
 )
 def test_bound_names(sql, names):
@@ -60,6 +64,7 @@ def test_a_statement_without_names_stays_as_it_is():
         ("select ';' ; select \";\"", ["select ';'", 'select ";"']),
         ("select 1 -- one; two\n; select 2", ["select 1 -- one; two", "select 2"]),
         ("-- nothing\n/* ; */ ;", []),
+        (r"select e'\';', $$;$$, array[';']; select 2", [r"select e'\';', $$;$$, array[';']", "select 2"]),
         ("", []),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import date
 
 import pytest
@@ -290,3 +291,29 @@ def test_a_file_without_secrets_may_be_read(write):
     path.chmod(0o644)
 
     assert () == load(path, {"HAULAGE_SECRET": SECRET}).warnings
+
+
+def test_what_a_source_sets_is_that_of_each_of_its_datasets_and_of_no_other(write):
+    text = (
+        SMALLEST
+        + """
+[sources.shop]
+url = "sqlite:///shop.db"
+[sources.warehouse]
+url = "postgresql://reader:hush@db.example/shop"
+[sources.warehouse.session]
+"app.tenant" = ":requester_tenant"
+role = "reporting"
+[datasets.orders]
+source = "warehouse"
+sql = "select 1 as a"
+[datasets.others]
+source = "shop"
+sql = "select 1 as a"
+"""
+    )
+    orders, others = load(write(text), {}, schemes=("sqlite", "postgresql")).datasets
+
+    assert {"app.tenant": ":requester_tenant", "role": "reporting"} == orders.session
+    assert {} == others.session
+    assert orders.digest("x") != dataclasses.replace(orders, session={}).digest("x")

@@ -352,3 +352,18 @@ def test_a_python_dataset_is_judged_by_the_same_rules():
         'datasets.orders.source = "shopp": there is no such source; did you mean shop?',
         'datasets.orders.formats = "jsn": there is no such format; did you mean json?',
     ] == dataset_faults(dataset, Known({"shop"}, FORMATS))
+
+
+@pytest.mark.parametrize(("url", "session", "said"), [
+    ("postgresql://db/shop", '"app tenant" = "x"',
+     'session.app tenant is no name of a setting; write "app.tenant" or role'),
+    ("postgresql://db/shop", 'app.tenant = "x"',
+     "session.app is a table; write the whole name in quotes: 'app.tenant' = …"),
+    ("postgresql://db/shop", '"app.tenant" = ":requester_tenent"',
+     'session.app.tenant = ":requester_tenent": is not known of a requester; did you mean :requester_tenant?'),
+    ("postgresql://db/shop", '"app.tenant" = 5', 'session.app.tenant = 5: is not text; write "some text"'),
+    ("sqlite:///shop.db", 'role = "x"', "session: only a source of postgresql has a session"),
+])  # fmt: skip
+def test_what_a_source_cannot_set_is_told(write, url, session, said):
+    text = f'{SMALLEST}[sources.shop]\nurl = "{url}"\n[sources.shop.session]\n{session}\n'
+    assert (f"sources.shop.{said}",) == faults_of(write(text), schemes=("sqlite", "postgresql"))

@@ -19,6 +19,7 @@ from tests.stories.terminal import SECRET, Terminal, until
 from haulage import Refused, Requester
 from haulage.config import load
 from haulage.formats import FORMATS
+from haulage.sources import SOURCES
 
 README = DOCS.parent / "README.md"
 AMINA = SimpleNamespace(org="north", id="amina", permissions={"orders.read"}, session_id="s1", banned=False)
@@ -150,15 +151,18 @@ def test_the_curl_of_the_page_on_http_fetches_a_file(terminal):
 
 
 def test_the_parameters_of_the_page_on_datasets_can_be_declared(tmp_path):
-    (parameters,) = blocks(DOCS / "datasets.md", "toml")
+    parameters, *sources = blocks(DOCS / "datasets.md", "toml")
     (sql,) = [block for block in blocks(DOCS / "datasets.md", "sql") if ":until" in block]
     (tmp_path / "haulage.toml").write_text(
         f'secret_keys = ["{SECRET}"]\n[sources.shop]\nurl = "sqlite:///shop.db"\n'
-        f'[datasets.orders]\nsource = "shop"\nsql = """{sql}"""\n{parameters}'
+        f'[datasets.orders]\nsource = "shop"\nsql = """{sql}"""\n{parameters}\n' + "\n".join(sources)
     )
+    environ = {"WAREHOUSE_URL": "postgresql://haulage_reader@db.example/shop"}
 
-    (dataset,) = load(tmp_path / "haulage.toml", {}, formats=FORMATS).datasets
+    settings = load(tmp_path / "haulage.toml", environ, formats=FORMATS, schemes=SOURCES)
+    (dataset,) = settings.datasets
 
+    assert {"app.tenant": ":requester_tenant", "role": "reporting"} == settings.sources["warehouse"].session
     assert [("since", False), ("until", False), ("status", True)] == [
         (each.name, each.many) for each in dataset.parameters
     ]

@@ -14,12 +14,13 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
 from tests.process.launcher import Launcher
+from tests.servers import mariadb, postgresql
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.catalogue import Catalogue, Dataset, Parameter
@@ -68,6 +69,21 @@ DATASETS = (
     Dataset("unknown", "nowhere", sql="select 1 as a"),
 )  # fmt: skip
 FOREVER = {"rows": 10**11}
+MANY = "(select generate_series(1, :rows) as i) as n"  # row by row: in FROM it would be kept whole first
+ON_POSTGRESQL = {
+    "stream": f"select i, 'name ' || i as name from {MANY}",
+    "silent": f"select sum(i) as total from {MANY}",
+    "silent_rows": f"select i, i % 7 as k from {MANY} where i < 0",
+    "again": f"select i from {MANY}",
+    "wrong": "select 1 / 0 as a",
+}
+ON_MARIADB = {
+    "stream": "select seq as i, concat('name ', seq) as name from seq_1_to_100000000000 where seq <= :rows",
+    "silent": "select sum(a.seq * b.seq) as total from seq_1_to_1000000 as a, seq_1_to_1000000 as b where :rows > 0",
+    "silent_rows": "select seq as i, seq % 7 as k from seq_1_to_100000000000 where seq * 2 < 0 and :rows > 0",
+    "again": "select seq as i from seq_1_to_100000000000 where seq <= :rows",
+    "wrong": "select exp(100000) as a",
+}
 
 
 class Worker:
@@ -121,12 +137,15 @@ class House:
         store_path: Path | None = None,
         artifacts_root: Path | None = None,
         store_url: str | None = None,
+        source_url: str | None = None,
+        datasets: Sequence[Dataset] = DATASETS,
     ):
         """In a folder with a source and a store; store and artifacts may stand elsewhere."""
         self.folder = folder
         self.launcher = launcher
         self.limits = limits
         self.source = folder / "shop.db"
+        self.source_url = source_url or f"sqlite:///{self.source}"
         self.store_path = store_path or folder / "haulage.db"
         self.artifacts_root = artifacts_root or folder / "artifacts"
         self.gate = folder / "gate"
@@ -135,7 +154,7 @@ class House:
         self.artifacts = LocalArtifacts(self.artifacts_root, self.store.identity())
         self.artifacts.prepare()
         self.catalogue = Catalogue()
-        for dataset in DATASETS:
+        for dataset in datasets:
             self.catalogue.add(dataset)
         self.workers: list[Worker] = []
         self.events: list = []
@@ -146,7 +165,7 @@ class House:
             self.store,
             self.artifacts,
             self.catalogue,
-            open_source=lambda _name: open_source(f"sqlite:///{self.source}"),
+            open_source=lambda _name: open_source(self.source_url),
             limits=self.limits,
             doors=DoorLimits(),
         )
@@ -175,7 +194,7 @@ class House:
             "store": self.store_url,
             "artifacts": f"file:{self.artifacts_root}",
             "objects": {},
-            "source": f"sqlite:///{self.source}",
+            "source": self.source_url,
             "limits": asdict(self.limits),
             "lanes": 2,
             "only_run": None,
@@ -329,6 +348,24 @@ class House:
         return [run.artifact_key for run in self.store.exports.list(Query(limit=10_000)) if run.artifact_key]
 
 
+def make_mariadb_source(database: str) -> str:
+    """The same table in a database of MariaDB; gives its URL."""
+    server = mariadb.server()
+    server.execute(None, f"create database {database}")
+    server.execute(database, "create table names (id integer primary key, name text)")
+    server.execute(database, "insert into names select seq, concat('name ', seq) from seq_1_to_200000")
+    return server.url(database)
+
+
+def make_postgresql_source(database: str) -> str:
+    """The same table in a database of PostgreSQL; gives its URL."""
+    server = postgresql.server()
+    server.execute("postgres", f"create database {database}")
+    server.execute(database, "create table names (id integer primary key, name text)")
+    server.execute(database, "insert into names select i, 'name ' || i from generate_series(1, 200000) as i")
+    return server.url(database)
+
+
 def make_source(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as source, source:
         source.execute("pragma journal_mode=wal")
@@ -387,7 +424,7 @@ class Bench:
             "runs": house.store.exports,
             "artifacts": house.artifacts,
             "limits": house.limits,
-            "source_of": lambda _name: (f"sqlite:///{house.source}", 0.5),
+            "source_of": lambda _name: (house.source_url, 0.5),
             "permit": lambda _run: None,
             "observe": self.events.append,
         }

@@ -12,7 +12,8 @@ from haulage.core.errors import Refused
 
 
 @pytest.mark.parametrize("dataset", ["stream", "silent", "silent_rows"])
-def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_so(house, dataset):
+def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_so(sourced_house, dataset):
+    house = sourced_house
     house.worker()
     run = house.request(dataset, **FOREVER)
     child = house.child()
@@ -24,9 +25,9 @@ def test_a_cancel_ends_even_a_silent_statement_and_bytes_go_before_the_row_says_
     seen_before = []
     while (state := house.get(run).state) != "cancelled":
         seen_before.append(state)
-    left, alive = house.on_disk(), house.children()
+    left, alive, working = house.on_disk(), house.children(), house.at_work()
 
-    assert ([], []) == (left, alive)
+    assert ([], [], 0) == (left, alive, working)
     assert {"running"} >= set(seen_before)
     assert asked.cancel_requested_at is not None
     ended = house.get(run)
@@ -77,7 +78,9 @@ def test_a_cancel_between_the_last_byte_and_the_settle_wins(house):
     house.assert_nothing_left()
 
 
-def test_a_cancel_outlives_the_worker_that_should_have_obeyed_it(house):
+@pytest.mark.parametrize("sourced_house", ["sqlite", "postgresql"], indirect=True)
+def test_a_cancel_outlives_the_worker_that_should_have_obeyed_it(sourced_house):
+    house = sourced_house
     worker = house.worker()
     run = house.request("stream", **FOREVER)
     house.wait_for_rows(run)

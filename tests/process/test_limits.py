@@ -13,9 +13,11 @@ from haulage.exports.show import show_failure
 ROWS = 700
 
 
+@pytest.mark.parametrize("sourced_house", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("compression", [None, "gzip"])
 @pytest.mark.parametrize("limit", ["file_bytes", "rows"])
-def test_one_over_the_limit_is_a_failure_and_no_file(house, limit, compression):
+def test_one_over_the_limit_is_a_failure_and_no_file(sourced_house, limit, compression):
+    house = sourced_house
     house.worker()
 
     def built(**limits):

@@ -49,9 +49,9 @@ class PostgreSQL:
         place = f"host=127.0.0.1 port={self.port} user={user} dbname={database} connect_timeout=5"
         return psycopg.connect(place, autocommit=True)
 
-    def execute(self, database: str, sql: str) -> list[tuple]:
+    def execute(self, database: str, sql: str, values: tuple = ()) -> list[tuple]:
         with closing(self.connect(database)) as connection:
-            cursor = connection.execute(sql)
+            cursor = connection.execute(sql, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def url(self, database: str, user: str = "postgres") -> str:

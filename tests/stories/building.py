@@ -1,4 +1,7 @@
-"""A yard where builds are made in this process: a source, a folder for parts, and the way from a dataset to bytes."""
+"""A yard where builds are made in this process: a source, a folder for parts, and the way from a dataset to bytes.
+
+``Yard`` has SQLite as its source; ``PostgresqlYard`` has PostgreSQL, and the rest is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import contextlib
 import itertools
 import sqlite3
 from pathlib import Path
+
+from tests.servers import postgresql
 
 from haulage.artifacts.part import PartFile
 from haulage.core.catalogue import Dataset
@@ -16,6 +21,8 @@ from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS, resolve_options
 from haulage.sources import open_source
+from haulage.sources.postgresql import PostgresqlSnapshot
+from haulage.sources.sqlite import SqliteSnapshot
 
 AMINA = Requester("north", "amina")
 AS_OF = 1_790_000_000_000
@@ -25,16 +32,27 @@ PLENTY = {"rows": 10**9, "count_seconds": 10, "sort_bytes": 10**9, "memory_bytes
 class Yard:
     """One SQLite source and everything that a child has, without being one."""
 
+    snapshot_class: type = SqliteSnapshot
+    begin = "begin immediate"
+    lot = "abs(random()) % 2"  # true for every other row, another one each time
+
     def __init__(self, folder: Path, *script: str):
         self.folder = folder
-        self.path = folder / "shop.db"
-        self.url = f"sqlite:///{self.path}"
         self.progress: list = []
         self._numbers = itertools.count()
+        self._make()
         with self.writer() as source:
-            source.execute("pragma journal_mode=wal")
             for statement in script:
                 source.execute(statement)
+
+    def _make(self) -> None:
+        self.path = self.folder / "shop.db"
+        self.url = f"sqlite:///{self.path}"
+        with self.writer() as source:
+            source.execute("pragma journal_mode=wal")
+
+    def close(self) -> None:
+        """The folder goes with its test."""
 
     @contextlib.contextmanager
     def writer(self):
@@ -73,6 +91,33 @@ class Yard:
         resolved = resolve_parameters(dataset, parameters)
         reading = reading_of(freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, None))
         return open_source(self.url, 0.2).check(reading)
+
+
+class PostgresqlYard(Yard):
+    """The same with a database of PostgreSQL."""
+
+    snapshot_class = PostgresqlSnapshot
+    begin = "begin"
+    lot = "random() < 0.5"
+    names = itertools.count()
+
+    def _make(self) -> None:
+        self._server, self._database = postgresql.server(), f"yard{next(self.names)}"
+        self._server.execute("postgres", f"create database {self._database}")
+        self.url = self._server.url(self._database)
+
+    @contextlib.contextmanager
+    def writer(self):
+        """A connection that may write; every statement is committed at once."""
+        with contextlib.closing(self._server.connect(self._database)) as source:
+            yield source
+
+    def close(self) -> None:
+        """Drop the database, whoever is still in it."""
+        self._server.execute("postgres", f"drop database {self._database} with (force)")
+
+
+YARDS = {"sqlite": Yard, "postgresql": PostgresqlYard}
 
 
 def query(sql: str, **members) -> Dataset:

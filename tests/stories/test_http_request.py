@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from dataclasses import replace
 from decimal import Decimal
 
@@ -314,6 +316,22 @@ def test_the_catalogue_says_what_may_be_asked_and_shows_no_query(house):
     assert "select" not in answer.text
     assert "requester_tenant" not in answer.text
     assert "shop" not in answer.text
+
+
+def test_a_source_that_does_not_answer_holds_up_the_catalogue_once_and_not_for_each_dataset(house):
+    """A server that takes connections and says nothing, as one behind a broken network."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        house.shop = f"postgresql://amina@127.0.0.1:{silent.getsockname()[1]}/shop?connect_timeout=2"
+        answers = [house.client("key-amina").get("/api/datasets").json()["items"] for _ in range(2)]
+        silent.settimeout(0)
+        came = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                silent.accept()
+                came += 1
+
+    assert [[None, None]] * 2 == [[each["columns"] for each in answer] for answer in answers]
+    assert 1 == came
 
 
 def test_columns_are_those_that_can_be_asked_for(house):

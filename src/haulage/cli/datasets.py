@@ -13,6 +13,7 @@ import click
 from haulage.cli.advice import advice
 from haulage.cli.opening import Declared, declared
 from haulage.cli.terminal import DONE, FAILED, Fault, example, print_json, say, shared, table, tell
+from haulage.config.faults import masked
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
@@ -136,6 +137,8 @@ def why_unread(all_of_them: Declared, name: str) -> str | None:
             return None
     except BuildFailed as failed:
         key, url = f"sources.{name}.url", all_of_them.settings.sources[name].url
+        if not url.startswith("sqlite:"):
+            return f"{masked(url)} cannot be read: {failed.cause or failed.detail}; see {key}"
         path = Path(url.removeprefix("sqlite:///"))
         if failed.code == "source_locked":
             return f"{path} is locked by another program ({failed.cause}); {advice(failed.code)}"

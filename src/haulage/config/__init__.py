@@ -5,7 +5,7 @@ tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
 """
 
 from haulage.config.datasets import Known, dataset_faults
-from haulage.config.load import load, read_keys
+from haulage.config.load import load, read_keys, with_session
 from haulage.config.secrets import hash_key, new_key, new_secret
 from haulage.config.settings import KeySettings, ObjectSettings, Settings, SourceSettings
 
@@ -21,4 +21,5 @@ __all__ = [
     "new_key",
     "new_secret",
     "read_keys",
+    "with_session",
 ]

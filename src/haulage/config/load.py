@@ -16,7 +16,7 @@ from haulage.config.kinds import BOOLEAN, COUNT, NETWORKS, PORT, SECONDS, SIZE, 
 from haulage.config.secrets import HASH, Places
 from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, ObjectSettings, Settings, SourceSettings
 from haulage.config.table import Table
-from haulage.core.catalogue import NAME
+from haulage.core.catalogue import NAME, RESERVED_BINDS, Dataset
 from haulage.core.errors import ConfigInvalid
 from haulage.core.limits import MIB, BuildLimits, DoorLimits, ExportLimits
 from haulage.core.requester import ID_MAX, Requester
@@ -33,6 +33,8 @@ KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 BUCKET_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()-]+)*/?")
 ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "the address of a server", '"https://objects.example"')
 PART_BYTES_MIN, PART_BYTES_MAX = 5 * MIB, 64 * MIB  # less is refused by servers, more is held in memory
+SETTING = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
+WITH_SESSIONS = ("postgresql",)  # sources whose database can be told who asks
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
 
 
@@ -95,7 +97,7 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
     )
     for table in (serve, worker, top):
         table.close()
-    return settings
+    return replace(settings, datasets=tuple(with_session(each, settings.sources) for each in settings.datasets))
 
 
 def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str, KeySettings], Requester]:
@@ -213,17 +215,53 @@ def _sources(top: Table, places: Places, schemes: Collection[str] | None) -> dic
         if url:
             _judge_url(table, url, schemes)
         found[name] = SourceSettings(
-            name, absolute(url, places.folder), table.read("label", TEXT, ""), table.read("busy_seconds", SECONDS, 5)
+            name,
+            absolute(url, places.folder),
+            table.read("label", TEXT, ""),
+            table.read("busy_seconds", SECONDS, 5),
+            _session(table, url),
         )
         table.close()
     return found
+
+
+def _session(source: Table, url: str) -> dict[str, str]:
+    """What is set for a transaction of a source, by name; ``:requester_tenant`` and its kin stand for the requester."""
+    table = source.table("session")
+    found: dict[str, str] = {}
+    for name, given in table.values.items():
+        if isinstance(given, Mapping):  # a dot outside of quotes begins a table
+            dotted = f"{name}.{next(iter(given), 'tenant')}"
+            table.faults.say(f"{table.key(name)} is a table; write the whole name in quotes: {dotted!r} = …")
+            continue
+        value = table.read(name, TEXT, "")
+        if not SETTING.fullmatch(name):
+            table.faults.say(f'{table.key(name)} is no name of a setting; write "app.tenant" or role')
+        if value.startswith(":") and value[1:] not in RESERVED_BINDS:
+            known = [f":{each}" for each in RESERVED_BINDS]
+            table.faults.wrong(table.key(name), value, f"is not known of a requester; {meant(value, known)}")
+        found[name] = value
+    if found and scheme_of(url) not in WITH_SESSIONS:
+        table.faults.say(f"{table.path}: only a source of {' or '.join(WITH_SESSIONS)} has a session")
+    return found
+
+
+def with_session(dataset: Dataset, sources: Mapping[str, SourceSettings]) -> Dataset:
+    """A dataset with what its source sets before a query runs."""
+    source = sources.get(dataset.source)
+    return replace(dataset, session=source.session) if source is not None and source.session else dataset
+
+
+def scheme_of(url: str) -> str:
+    """The technology of a URL, without a driver's name."""
+    return url.partition(":")[0].partition("+")[0]
 
 
 def _judge_url(table: Table, url: str, schemes: Collection[str] | None) -> None:
     if not SCHEME.fullmatch(url):
         table.faults.wrong(table.key("url"), url, 'is no URL; write "sqlite:///shop.db"')
         return
-    scheme = url.partition(":")[0].partition("+")[0]
+    scheme = scheme_of(url)
     if schemes is not None and scheme not in schemes:
         why = f"no source of this version reads {scheme}; {meant(scheme, schemes)}"
         table.faults.wrong(table.key("url"), masked(url), why)

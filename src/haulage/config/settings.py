@@ -19,6 +19,7 @@ class SourceSettings:
     url: str = field(repr=False)  # may hold a password
     label: str = ""
     busy_seconds: float = 5  # how long a locked source is waited for
+    session: Mapping[str, str] = field(default_factory=dict)  # what is set in each of its transactions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# What must be passed over as one piece comes before the bound name; ``::type`` is a cast, not a name.
+# What must be passed over as one piece comes before the bound name; ``::type`` is a cast, not a name. A bracket
+# after a word or another bracket is none of an identifier: it holds elements of an array, ``array[:a, :b]``.
 _PIECE = re.compile(
-    r"""'(?:[^']|'')*'            # text
+    r"""(?<!\w)[eE]'(?:[^'\\]|''|\\.)*'    # text with escapes, as PostgreSQL has it
+      | (?<![\w$])\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)  # text between dollars, the same
+      | '(?:[^']|'')*'            # text
       | "(?:[^"]|"")*"            # identifier
-      | `[^`]*` | \[[^\]]*\]      # identifier, in other spellings
+      | `[^`]*` | (?<![\w\])"])\[[^\]]*\]  # identifier, in other spellings
       | --[^\n]* | /\*.*?(?:\*/|\Z)  # comment
       | ::\w+
       | :(?P<name>[A-Za-z_]\w*)""",

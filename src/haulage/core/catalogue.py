@@ -66,6 +66,7 @@ class Dataset:
     on_worker_loss: Literal["fail", "rerun"] = "fail"
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
     limits: BuildLimits | None = None  # None: those of the flow
+    session: Mapping[str, str] = field(default_factory=dict)  # its source's: what is set before the query runs
 
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
@@ -78,6 +79,7 @@ class Dataset:
             list(self.key),
             list(self.order),
             [[column.key, column.header, column.type] for column in self.columns.values()],
+            *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -334,10 +334,24 @@ class Artifacts(Protocol):
         """
 
 
+class Stream(Protocol):
+    """Rows that the source itself made into bytes of a file; after the last of them its count is exact."""
+
+    rows: int  # of the chunks given so far; after the last chunk, what the database says it was
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Whole rows, in bounded pieces; to be closed by the one who reads them.
+
+        Raises:
+            BuildFailed: as ``Snapshot.batches``.
+        """
+
+
 class Snapshot(Protocol):
     """One read transaction of a source."""
 
     at: int | None  # when it began; None where the source has no snapshot
+    session: str | None  # what names its session to ``sources.end_session``; None where there is no server
 
     def columns(self, reading: Reading) -> tuple[Column, ...]:
         """The columns that will be written, named by the query itself."""
@@ -362,6 +376,12 @@ class Snapshot(Protocol):
             BuildFailed: ``source_failed`` and its kin, or ``sort_space_exceeded``.
         """
 
+    def stream(self, reading: Reading, profile: str) -> Stream | None:
+        """The rows as bytes in a profile of a format, made by the source itself; None where it cannot keep it exactly.
+
+        The bytes are those that the format makes of ``batches``.
+        """
+
     @property
     def notices(self) -> Mapping[str, int]:
         """What the source had to change while it read, by code."""
@@ -379,3 +399,6 @@ class Source(Protocol):
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
+
+    def cancel(self) -> None:
+        """End what its snapshots are doing now, from another thread: the database itself stops the statement."""

@@ -7,6 +7,7 @@ a user waits for it: a dataclass takes a millisecond to define, and the module i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 TAIL_BYTES = 64  # of a finished file, read back to see that it ends as its format ends
@@ -39,6 +40,8 @@ class Reading(NamedTuple):
     order: tuple[str, ...]
     columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
     declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
+    session: Mapping[str, str] = MappingProxyType({})  # what is set in the database for this transaction
+    as_text: bool = False  # numbers as the source itself spells them: for a format in which all is text
 
 
 class Measured(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits 
     from haulage.formats.compression import Compressor
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
+TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
+PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
 
 
 class BuildOrder(NamedTuple):
@@ -44,6 +46,7 @@ class BuildOrder(NamedTuple):
     reserved_bytes: int
     progress_seconds: float
     upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
+    seconds: float | None = None  # how long a statement may take in a database; the supervisor counts more exactly
 
     def to_json(self) -> str:
         """As one line."""
@@ -68,19 +71,28 @@ class Built(NamedTuple):
     etag: str | None
 
 
-def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progress], None]) -> Built:
+def build(
+    order: BuildOrder,
+    source: Source,
+    sink: Sink,
+    report: Callable[[Progress], None],
+    entered: Callable[[str], None] = lambda _session: None,
+) -> Built:
     """Build one file.
 
     Args:
         report: told of each phase at its start, then about every ``progress_seconds``, and at the last record.
+        entered: told what names our session to the server of the source, if there is one.
 
     Raises:
         BuildFailed: with the code of what ended it.
     """
     limits = order.plan["limits"]
-    reading = reading_of(order.plan)
+    reading = reading_of(order.plan)._replace(as_text=order.format in TEXTUAL)
     report(Progress(Phase.COUNTING, None, None))
     with source.snapshot() as snapshot:
+        if snapshot.session is not None:
+            entered(snapshot.session)
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -93,8 +105,8 @@ def build(order: BuildOrder, source: Source, sink: Sink, report: Callable[[Progr
             seen = dict(snapshot.notices)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
-        with closing(snapshot.batches(reading, limits["sort_bytes"])) as batches:
-            rows = _write_rows(order, batches, writer, total, report)
+        with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
+            rows = _write(order, pieces, writer, total, report)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - Counter(seen)
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
@@ -124,23 +136,41 @@ def _look(order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: Look
     return rows
 
 
-def _write_rows(
+def _pieces(
+    order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: Encoder
+) -> Generator[tuple[int, bytes], None, None]:
+    """The rows as bytes, and how many more they are: as the source itself makes them, or else by our encoder."""
+    profile = PROFILES.get((order.format, order.options.get("dialect", "")))
+    stream = None if profile is None else snapshot.stream(reading, profile)
+    if stream is None:
+        with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
+            for batch in batches:
+                yield len(batch), encoder.rows(batch)
+    else:
+        told = 0
+        with closing(stream.chunks()) as chunks:
+            for chunk in chunks:
+                yield stream.rows - told, chunk
+                told = stream.rows
+
+
+def _write(
     order: BuildOrder,
-    batches: Iterable[Sequence[tuple[Any, ...]]],
+    pieces: Iterator[tuple[int, bytes]],
     writer: _Writer,
     total: int | None,
     report: Callable[[Progress], None],
 ) -> int:
-    """Write every batch; report what really stands in the file, never what is only on its way."""
+    """Write every piece; report what really stands in the file, never what is only on its way."""
     every = order.progress_seconds
     rows = 0
     due = time.monotonic() + every
-    for batch in batches:
-        rows += len(batch)
+    for more, data in pieces:
+        rows += more
         _refuse_rows(order, rows)
         if total is not None and rows > total:
             _refuse_difference(total, f"more than {total:,}")
-        writer.rows(batch)
+        writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
             report(Progress(Phase.WRITING, rows - writer.held, total))
@@ -198,20 +228,16 @@ class _Writer:
         self._gathered: list[bytes] = []
         self._size = 0
         self._ending = b""
-        self._send(encoder.begin())
+        self.add(encoder.begin())
 
     @property
     def held(self) -> int:
         """Rows that are on their way."""
         return self._encoder.held
 
-    def rows(self, batch: Sequence[tuple[Any, ...]]) -> None:
-        """Encode one batch."""
-        self._send(self._encoder.rows(batch))
-
     def end(self) -> None:
         """Close the format and the compression, so that every row stands in the file."""
-        self._send(self._encoder.end())
+        self.add(self._encoder.end())
         if self._compressor is not None:
             self._ending = self._compressor.finish()
             self._gather(self._ending)
@@ -226,7 +252,8 @@ class _Writer:
             raise BuildFailed("verify_failed", cause="the file does not end as its format ends")
         return measured
 
-    def _send(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
+        """What stands next in the file, to be compressed and written."""
         self._gather(data if self._compressor is None else self._compressor.compress(data))
         if self._size >= CHUNK_BYTES:
             self.flush()

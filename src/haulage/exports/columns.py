@@ -25,6 +25,7 @@ class Columns:
         self._open_source = open_source
         self._evaluate_seconds = evaluate_seconds
         self._kept: dict[str, tuple[float, tuple[Column, ...] | None]] = {}
+        self._silent: dict[str, float] = {}  # sources that could not be reached, and when
 
     def of(self, dataset: Dataset) -> tuple[Column, ...] | None:
         """The columns that a file can have, with the parameters left as they are; None while nobody can tell."""
@@ -34,13 +35,20 @@ class Columns:
         return kept[1]
 
     def _ask(self, dataset: Dataset) -> tuple[Column, ...] | None:
+        """Ask the source; one that is silent holds up a list of datasets once, and not once for each of them."""
+        if time.monotonic() - self._silent.get(dataset.source, -KEPT_SECONDS) < KEPT_SECONDS:
+            return None
         resolved = defaults_of(dataset)
         try:
             sql = query_of(dataset, resolved, self._evaluate_seconds)
             plan = freeze(dataset, sql, resolved, Requester("nobody", "nobody"), now_ms(), None)
             with self._open_source(dataset.source).snapshot() as snapshot:
                 return snapshot.columns(reading_of(plan))
-        except (BuildFailed, Refused):
+        except BuildFailed as failed:
+            if failed.code == "source_unavailable":
+                self._silent[dataset.source] = time.monotonic()
+            return None
+        except Refused:
             return None
 
     def check(self, wish: Wish, requester: Requester) -> None:

@@ -195,6 +195,15 @@ def freeze(
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
+        **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+    }
+
+
+def _session_of(dataset: Dataset, binds: Mapping[str, Any]) -> dict[str, str]:
+    """What is set in the database for this requester: ``:requester_tenant`` stands for the tenant."""
+    return {
+        key: str(binds[value[1:]]) if value.startswith(":") and value[1:] in binds else value
+        for key, value in dataset.session.items()
     }
 
 

@@ -19,4 +19,5 @@ def reading_of(plan: Mapping[str, Any]) -> Reading:
         order=tuple(plan["order"]),
         columns=None if plan["columns"] is None else tuple(plan["columns"]),
         declared={key: (header, kind) for key, (header, kind) in plan["declared"].items()},
+        session=plan.get("session", {}),  # a row frozen before there were any has none
     )

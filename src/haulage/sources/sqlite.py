@@ -1,26 +1,36 @@
 """SQLite as a source: opened read-only, one read transaction for count and rows.
 
-The query of the operator is wrapped once: ``select columns from (query) where visible order by …``. Column
-names come from the query itself before the wrap; the order stands outside of it. SQLite has a type per value,
-not per column, so a column's type is None unless the dataset declares it. Sorting writes temporary files into
-the run's own folder (SQLITE_TMPDIR); ``sqlite_watch.py`` keeps them within their limit.
+The query is wrapped as ``query.py`` says. SQLite has a type per value, not per column, so a column's type is
+None unless the dataset declares it. Sorting writes temporary files into the run's own folder (SQLITE_TMPDIR);
+``sqlite_watch.py`` keeps them within their limit.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from haulage.core.binds import rewrite_names, statements
+from haulage.core.binds import rewrite_names
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
+from haulage.sources.query import (
+    Name,
+    bare,
+    chosen,
+    columns_of,
+    mended,
+    order_by,
+    quoted,
+    unique_names,
+    unknown_names,
+    wrapped,
+)
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
@@ -32,10 +42,9 @@ LOOKED_ROWS = 4  # of a batch, to see how large its rows are: to look at all wou
 SIZED = (str, bytes)
 CELL_BYTES = 64 * 1024  # of a cell for which rows need not be fetched one by one
 RANDOM = frozenset(("random", "randomblob"))  # functions that answer otherwise each time
-ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
 
 
-def open_source(url: str, busy_seconds: float = 5) -> SqliteSource:
+def open_source(url: str, busy_seconds: float = 5, **_of_servers: Any) -> SqliteSource:
     """A source from ``sqlite:///path`` (four slashes for an absolute path)."""
     return SqliteSource(url.removeprefix("sqlite:///"), busy_seconds)
 
@@ -48,6 +57,7 @@ class SqliteSource:
         escaped = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # noqa: PTH100 - pathlib takes 6 ms to load
         self._uri = f"file://{escaped}?mode=ro"
         self._busy_seconds = busy_seconds
+        self._open: list[sqlite3.Connection] = []
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
@@ -56,6 +66,7 @@ class SqliteSource:
             connection = sqlite3.connect(
                 self._uri, uri=True, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
+        self._open.append(connection)
         try:
             with told():
                 connection.execute("PRAGMA query_only = ON")
@@ -65,7 +76,14 @@ class SqliteSource:
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             yield SqliteSnapshot(connection, at)
         finally:
+            self._open.remove(connection)
             connection.close()
+
+    def cancel(self) -> None:
+        """Interrupt the statements that run now; see ``core.ports.Source``."""
+        for connection in self._open.copy():
+            with suppress(sqlite3.Error):  # closed meanwhile
+                connection.interrupt()
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
@@ -78,6 +96,8 @@ class SqliteSource:
 
 class SqliteSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
+
+    session = None
 
     def __init__(self, connection: sqlite3.Connection, at: int) -> None:
         """Take a connection in a read transaction."""
@@ -95,46 +115,20 @@ class SqliteSnapshot:
 
     def columns(self, reading: Reading) -> tuple[Column, ...]:
         """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
-        chosen = self._chosen(reading)
-        declared = [reading.declared.get(name.key, (name.key, None)) for name in chosen]
-        headers = unique_names([header for header, _ in declared])
-        return tuple(
-            Column(name.key, header, kind) for name, header, (_, kind) in zip(chosen, headers, declared, strict=True)
-        )
+        return columns_of(reading, chosen(reading, self._names(reading)))
 
-    def _chosen(self, reading: Reading) -> list[_Name]:
-        """The names of the columns asked for; a hidden one cannot be asked for."""
-        hidden = {name.lower() for name in reading.hidden}
-        # Both columns of `select secret, secret` are hidden, and a Secret is too: SQLite knows no case.
-        shown = [each for each in self._names(reading) if not {each.own.lower(), each.key.lower()} & hidden]
-        if reading.columns is not None:
-            by_key = {each.key: each for each in shown}
-            missing = [key for key in reading.columns if key not in by_key]
-            if missing:
-                raise BuildFailed("source_failed", cause=f"the query has no column {missing[0]!r} to write")
-            shown = [by_key[key] for key in reading.columns]
-        if not shown:
-            raise BuildFailed("source_failed", cause="every column of the query is hidden")
-        return shown
-
-    def _names(self, reading: Reading) -> list[_Name]:
+    def _names(self, reading: Reading) -> list[Name]:
         """Every column of the query; LIMIT 0 keeps it from running."""
-        sql = f"select * from (\n{_bare(reading)}\n) limit 0"
+        sql = f"select * from (\n{_listed(bare(reading), reading)}\n) limit 0"
         with told(reading.binds):
             cursor = self._connection.execute(sql, _binds(reading))
             inside = [str(entry[0]) for entry in cursor.description or ()]
             cursor.close()
         own = _own_names(inside, reading.sql)
-        return [_Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
+        return [Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
 
-    def _wrapped(self, reading: Reading, what: str, *, ordered: bool) -> str:
-        sql = f"select {what} from (\n{_bare(reading)}\n) as haulage_query"
-        if reading.visible:
-            sql += f"\nwhere (\n{_listed(reading.visible, reading)}\n)"
-        if ordered and reading.order:
-            names = self._names(reading)
-            sql += "\norder by " + ", ".join(_order_term(term, names) for term in reading.order)
-        return sql
+    def _wrapped(self, reading: Reading, what: str) -> str:
+        return wrapped(reading, what, lambda sql: _listed(sql, reading))
 
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""
@@ -147,17 +141,14 @@ class SqliteSnapshot:
                 "run PRAGMA journal_mode=WAL on it once"
             )
         try:
-            sql = self._wrapped(reading, "*", ordered=True)
+            names = self._names(reading)
+            sql = self._wrapped(reading, "*") + order_by(reading, names)
             with told(reading.binds):
                 self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
-            known = {name.key for name in self._names(reading)}
-            self._chosen(reading)
+            chosen(reading, names)
         except BuildFailed as failed:
             return [*found, f"the query fails: {failed.cause or failed.detail}"]
-        lower = {key.lower() for key in known}
-        found += [f"hidden: the query has no column {name!r}" for name in reading.hidden if name.lower() not in lower]
-        found += [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
-        return found
+        return found + unknown_names(reading, names)
 
     # -- counting and reading --------------------------------------------------------------------
 
@@ -169,7 +160,7 @@ class SqliteSnapshot:
         given_up: Callable[[], bool] | None = None,
     ) -> int | None:
         """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
-        sql = self._wrapped(reading, "count(*)", ordered=False)
+        sql = self._wrapped(reading, "count(*)")
         try:
             with Watch(self._connection, sort_bytes, seconds, given_up), told(reading.binds):
                 row = self._connection.execute(sql, _binds(reading)).fetchone()
@@ -185,8 +176,9 @@ class SqliteSnapshot:
         transaction, in the slower way, from after the rows already given. A statement that would not give the
         same rows again, because it draws lots, is run in the slower way from the first row on.
         """
-        names = ", ".join(_quoted(name.inside) for name in self._chosen(reading))
-        sql = self._wrapped(reading, names, ordered=True)
+        names = self._names(reading)
+        shown = ", ".join(quoted(name.inside) for name in chosen(reading, names))
+        sql = self._wrapped(reading, shown) + order_by(reading, names)
         if self._draws_lots(sql, reading):
             self._carefully = True
             self._connection.text_factory = self._mended
@@ -209,6 +201,9 @@ class SqliteSnapshot:
                     self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, any_length)
                 else:
                     return
+
+    def stream(self, _reading: Reading, _profile: str) -> None:
+        """None: SQLite makes no files."""
 
     def _draws_lots(self, sql: str, reading: Reading) -> bool:
         """Say whether a statement calls one of the ``RANDOM`` functions, itself or in a view."""
@@ -238,21 +233,9 @@ class SqliteSnapshot:
                 cursor.close()  # Its sorting gives back its space before the statement is run again.
 
     def _mended(self, raw: bytes) -> str:
-        try:
-            # A lone surrogate stays one character here; the encoder replaces and counts it.
-            return raw.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            text = raw.decode("utf-8", "replace")
-            self._replaced["text_replaced"] += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
-            return text
-
-
-class _Name(NamedTuple):
-    """One column of a query: as a request names it, as the query does, and as it stands inside the wrap."""
-
-    key: str
-    own: str
-    inside: str
+        text, replaced = mended(raw)
+        self._replaced["text_replaced"] += replaced
+        return text
 
 
 def _own_names(inside: Sequence[str], sql: str) -> list[str]:
@@ -273,20 +256,6 @@ def _own_names(inside: Sequence[str], sql: str) -> list[str]:
 def _stem(name: str) -> str:
     stem, _, number = name.rpartition(":")
     return stem if number.isdecimal() else name
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
-    taken: set[str] = set(names)
-    seen: set[str] = set()
-    unique = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in seen or (candidate != name and candidate in taken):
-            candidate, number = f"{name}_{number}", number + 1
-        seen.add(candidate)
-        unique.append(candidate)
-    return unique
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -318,30 +287,6 @@ def _size(row: tuple[Any, ...]) -> int:
 
 
 # -- SQL -------------------------------------------------------------------------------------------
-
-
-def _bare(reading: Reading) -> str:
-    """The operator's one statement, ready to be wrapped."""
-    found = statements(reading.sql)
-    if len(found) != 1:
-        raise BuildFailed("source_failed", cause=f"write one statement, not {len(found)}")
-    return _listed(found[0], reading)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _order_term(term: str, names: Sequence[_Name]) -> str:
-    """One term of the order. A name that is unknown is refused: SQLite would take it for text, and not order."""
-    parsed = re.fullmatch(ORDER_TERM, term, re.IGNORECASE)
-    if parsed is None:
-        raise BuildFailed("source_failed", cause=f'order: {term!r} is not understood; write "name desc"')
-    name = parsed[1][1:-1].replace('""', '"') if parsed[1].startswith('"') else parsed[1]
-    found = [each for each in names if each.key == name] or [each for each in names if each.key.lower() == name.lower()]
-    if not found:
-        raise BuildFailed("source_failed", cause=f"order: the query has no column {name!r}")
-    return _quoted(found[0].inside) + (parsed[2] or "") + (parsed[3] or "")
 
 
 def _listed(sql: str, reading: Reading) -> str:

@@ -7,7 +7,6 @@ descriptors; a watch interrupts the statement when they, or its time, are over t
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import stat
 import threading
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from haulage.core.errors import BuildFailed
+from haulage.sources.query import without_values
 
 WATCH_SECONDS = 0.05
 _CODES = {  # what SQLite's names begin with; any other is a fault of the query
@@ -68,18 +68,6 @@ def told(binds: Mapping[str, Any] | None = None) -> Iterator[None]:
         raise kind(code, cause=f"{name or type(problem).__name__}: {without_values(str(problem), binds)}") from problem
     except (OverflowError, ValueError) as problem:  # of a bind or of the SQL's own text
         raise BuildFailed("source_failed", cause=str(problem)) from problem
-
-
-def without_values(words: str, binds: Mapping[str, Any] | None = None) -> str:
-    """What SQLite says, without what it quotes: the text of a cell, and every word of a bound value.
-
-    Example:
-        >>> without_values("JSON path error near 'hush'"), without_values("no such column: hush", {"q": "hush: a"})
-        ("JSON path error near '…'", 'no such column: …')
-    """
-    words = re.sub("'.*'", "'…'", words, flags=re.DOTALL)
-    bound = {word for value in (binds or {}).values() for word in re.findall(r"\w+", str(value))}
-    return re.sub(r"\w+", lambda found: "…" if found[0] in bound else found[0], words)
 
 
 class Watch:

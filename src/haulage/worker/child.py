@@ -2,7 +2,8 @@
 
 It knows nothing of the queue and imports no store. It dies with its supervisor, also in the middle of a
 silent statement: a thread waits on the lifeline pipe, whose other end the supervisor holds, and kills the
-whole process group at its end. TERM keeps its default and ends the process at once, whatever it is doing.
+whole process group at its end. TERM keeps its default and ends the process at once, whatever it is doing; only where
+a server works for us does a thread tell it first to stop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from haulage.core.ports import Sink
+    from haulage.core.ports import Sink, Source
     from haulage.core.progress import Progress
     from haulage.exports.build import BuildOrder
 
@@ -32,7 +33,7 @@ def main() -> None:
     # After the lifeline: loading the builder takes most of the start.
     from haulage.core.errors import BuildFailed
     from haulage.exports.build import BuildOrder, build
-    from haulage.sources import open_source
+    from haulage.sources import SERVERS, open_source, scheme_of
 
     def tell(message: dict[str, object]) -> None:
         line = json.dumps(message).encode() + b"\n"
@@ -42,11 +43,17 @@ def main() -> None:
     def progressed(progress: Progress) -> None:
         tell(progress._asdict())
 
+    def entered(session: str) -> None:
+        tell({"session": session})
+
     try:
         order = BuildOrder.from_json(sys.stdin.readline())
-        source = open_source(order.source_url, order.busy_seconds)
+        name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
+        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
         _limit(order)
-        tell({"built": build(order, source, _sink(order), progressed)._asdict()})
+        if scheme_of(order.source_url) in SERVERS:
+            _cancel_when_told(source)
+        tell({"built": build(order, source, _sink(order), progressed, entered)._asdict()})
     except BuildFailed as failed:
         tell({"failed": failed.code, "detail": failed.detail, "cause": failed.cause})
     except MemoryError:
@@ -88,6 +95,26 @@ def _die_with_parent(lifeline: int) -> None:
 
         PR_SET_PDEATHSIG = 1  # noqa: N806 - its name in prctl(2)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _cancel_when_told(source: Source) -> None:
+    """At TERM have the server cancel our statement, and end.
+
+    It is told by a thread: a handler in Python would wait until the driver's call in the main thread returns. What
+    we have no time for, the supervisor does, and in the end the server finds that its client is gone.
+    """
+    told, tells = os.pipe()
+    os.set_blocking(tells, False)
+
+    def wait_for_a_signal() -> None:
+        while os.read(told, 1)[0] != signal.SIGTERM:
+            pass
+        source.cancel()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait_for_a_signal, daemon=True, name="cancel").start()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    signal.set_wakeup_fd(tells)
 
 
 def _limit(order: BuildOrder) -> None:

@@ -28,6 +28,7 @@ from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.stored import told, unreadable
 from haulage.formats import FORMATS, file_name, media_type
+from haulage.sources import end_session
 from haulage.worker.heartbeat import Heartbeat, Holding
 from haulage.worker.process import Child
 
@@ -103,6 +104,8 @@ class Lane:
         self._began = began
         self._finished = finished
         self._shutdown = threading.Event()
+        self._url = ""  # of the source
+        self._session: str | None = None  # in which a server works for the child
         self._holding: Holding
         self.thread = threading.Thread(target=self._work, name=f"lane {run.id}")
 
@@ -136,10 +139,14 @@ class Lane:
         """
         try:
             child = self._start()
+            stop: Stop | None = None
+            last: dict[str, Any] = {}
             try:
                 stop, last = self._listen(child)
             finally:
                 returned = child.reap()
+                if not last:
+                    self._end_session()
             return self._outcome(stop, last, returned, child.last_words)
         except BuildFailed as failed:
             return _failed(failed.code, failed.detail, failed.cause)
@@ -176,7 +183,9 @@ class Lane:
             reserved_bytes=run.reserved_bytes,
             progress_seconds=bench.limits.progress_seconds,
             upload=upload,
+            seconds=seconds,
         )
+        self._url = url
         try:
             return Child(order.to_json(), str(folder))
         except OSError as problem:
@@ -192,6 +201,8 @@ class Lane:
             for message in child.messages(0 if ended else LISTEN_SECONDS):
                 if "phase" in message:
                     self._bench.heartbeat.progressed(self._holding, Progress(**message))
+                elif "session" in message:
+                    self._session = message["session"]
                 else:
                     last = message
             if ended:
@@ -216,6 +227,18 @@ class Lane:
         if now >= self._began + self._run.generation_ms / 1000:
             return Stop.OVERTIME
         return Stop.SHUTDOWN if self._shutdown.is_set() else None
+
+    def _end_session(self) -> None:
+        """End what a server still does for a child that has died without a last word."""
+        if self._session is None:
+            return
+        try:
+            if end_session(self._url, self._session, self._bench.limits.stop_seconds):
+                return
+            why = "it does not end"
+        except BuildFailed as failed:
+            why = failed.cause or failed.detail
+        self._bench.observe(events.Incident(self._run.id, "source", f"session {self._session}: {why}"))
 
     def _outcome(self, stop: Stop | None, last: dict[str, Any], returned: int, words: str) -> Outcome:
         """What a child that has ended leads to: why it was stopped counts, then what it said, then how it died."""

@@ -1,0 +1,299 @@
+"""MariaDB and MySQL as a source: one read-only transaction with a consistent snapshot of its InnoDB tables.
+
+Every value is as the server spells it, but for what it spells badly: a FLOAT loses digits in text, and so comes as a
+DOUBLE whose digits are cut again to those of a FLOAT; a TIMESTAMP is an instant, and gets its zone; BIT is a number.
+``mariadb_session.py`` holds the connection.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from haulage.core.binds import rewrite_names
+from haulage.core.errors import BuildFailed
+from haulage.core.reading import Column, Reading
+from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
+from haulage.sources.query import (
+    WRAP,
+    Name,
+    bare,
+    chosen,
+    columns_of,
+    order_by,
+    unique_names,
+    unknown_names,
+    visible_rows,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from haulage.core.ports import Batches
+
+__all__ = ["end_session", "open_source"]
+
+BATCH_ROWS = 256
+BATCH_BYTES = 1024 * 1024
+DUPLICATE_NAME = "1060:"
+_TYPES = {  # by the number of the protocol: ours, and the server's name
+    0: ("decimal", "decimal"),
+    1: ("integer", "tinyint"),
+    2: ("integer", "smallint"),
+    3: ("integer", "int"),
+    4: ("float", "float"),
+    5: ("float", "double"),
+    7: ("timestamp", "timestamp"),
+    8: ("integer", "bigint"),
+    9: ("integer", "mediumint"),
+    10: ("date", "date"),
+    11: (None, "time"),
+    12: ("timestamp", "datetime"),
+    13: ("integer", "year"),
+    14: ("date", "date"),
+    16: ("integer", "bit"),
+    245: ("json", "json"),
+    246: ("decimal", "decimal"),
+}
+_FLOAT, _TIMESTAMP, _BIT = 4, 7, 16
+
+Reader = Callable[[Any], Any]  # of one cell that is not NULL
+
+
+def open_source(url: str, busy_seconds: float = 5, *, seconds: float | None = None, **_of_others: Any) -> MariadbSource:
+    """A source from ``mariadb://user:password@host:port/database``; this server shows no name of ours."""
+    return MariadbSource(url, busy_seconds, STATEMENT_SECONDS if seconds is None else seconds)
+
+
+class MariadbSource:
+    """One database; implements ``core.ports.Source``."""
+
+    def __init__(self, url: str, busy_seconds: float, seconds: float) -> None:
+        """Remember where it is; nothing is connected."""
+        self._url = url
+        self._busy_seconds = busy_seconds
+        self._seconds = seconds
+        self._open: list[Session] = []
+
+    @contextmanager
+    def snapshot(self) -> Iterator[MariadbSnapshot]:
+        """Open one read transaction; see ``core.ports.Source``."""
+        driver()
+        with closing(connect(self._url)) as connection:
+            session = Session(self._url, connection, self._busy_seconds, self._seconds)
+            self._open.append(session)
+            try:
+                yield MariadbSnapshot(session)
+            finally:
+                self._open.remove(session)
+
+    def check(self, reading: Reading) -> list[str]:
+        """Prepare a query; every problem as a sentence for the operator."""
+        try:
+            with self.snapshot() as snapshot:
+                return snapshot.problems(reading)
+        except BuildFailed as failed:
+            return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+
+    def cancel(self) -> None:
+        """Kill the statements that run now; see ``core.ports.Source``."""
+        for session in self._open.copy():
+            session.kill()
+
+
+class Kind(NamedTuple):
+    """One column's type: the protocol's number of it, and how long and how exact it is."""
+
+    number: int
+    length: int
+    scale: int
+
+    @property
+    def known(self) -> tuple[str | None, str | None]:
+        """Our type and the server's name of it."""
+        ours, theirs = _TYPES.get(self.number, (None, None))
+        if self.number == 246:  # its length counts the sign and the point too
+            theirs = f"decimal({self.length - 1 - (self.scale > 0)},{self.scale})"
+        return ours, theirs
+
+    def written(self, column: str) -> str:
+        """The SQL of this column as it comes."""
+        return f"cast({column} as double)" if self.number == _FLOAT else column
+
+    def reader(self, *, as_text: bool) -> Reader | None:
+        """What makes a value of a cell; None where it stays as it comes."""
+        ours, _ = self.known
+        if self.number == _BIT:
+            return (lambda cell: str(int.from_bytes(cell))) if as_text else int.from_bytes
+        if self.number == _TIMESTAMP:
+            return lambda cell: f"{cell}+00"
+        if self.number == _FLOAT:
+            return _single if as_text else lambda cell: float(_single(cell))
+        if as_text:
+            return None
+        readers: dict[str, Reader] = {"integer": int, "float": float, "decimal": _decimal}
+        return readers.get(ours or "")
+
+
+class MariadbSnapshot:
+    """One read transaction; implements ``core.ports.Snapshot``."""
+
+    notices: Mapping[str, int] = {}  # the server sends nothing that is no text
+
+    def __init__(self, session: Session) -> None:
+        """Take a session in a read transaction."""
+        self._session = session
+        self._known: tuple[Reading, dict[Name, Kind]] | None = None
+        self.at: int | None = session.began
+        self.session: str | None = f"{session.number} {session.host}"
+
+    # -- what will be written --------------------------------------------------------------------
+
+    def columns(self, reading: Reading) -> tuple[Column, ...]:
+        """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
+        kinds = self._kinds(reading)
+        return columns_of(reading, chosen(reading, list(kinds)), {name.key: kind.known for name, kind in kinds.items()})
+
+    def _kinds(self, reading: Reading) -> dict[Name, Kind]:
+        """Every column of the query and its type."""
+        if self._known is None or self._known[0] != reading:
+            sql = self._bound(reading)(bare(reading))
+            try:
+                described = self._session.described(f"select * from (\n{sql}\n) as {WRAP}", reading.binds)
+            except BuildFailed as failed:
+                if not (failed.cause or "").startswith(DUPLICATE_NAME):
+                    raise
+                # Two columns of one name have no place in a wrap; the query by itself tells them.
+                described = self._session.described(sql, reading.binds)
+            own = [str(entry[0]) for entry in described]
+            keys = unique_names(own)
+            names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
+            kinds = [Kind(entry[1], entry[4] or 0, entry[5] or 0) for entry in described]
+            self._known = reading, dict(zip(names, kinds, strict=True))
+        return self._known[1]
+
+    def _wrapped(self, reading: Reading, what: str) -> str:
+        names = list(self._kinds(reading))
+        if all(name.own == name.inside for name in names):
+            return wrapped(reading, what, self._bound(reading))
+        named, sql = ", ".join(_quoted(name.inside) for name in names), self._bound(reading)(bare(reading))
+        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(
+            reading, self._bound(reading)
+        )
+
+    def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
+        """The query of the rows, and the kinds of its columns."""
+        kinds = self._kinds(reading)
+        shown = chosen(reading, list(kinds))
+        written = ", ".join(kinds[name].written(f"{WRAP}.{_quoted(name.inside)}") for name in shown)
+        order = order_by(reading, list(kinds), f"{WRAP}.", _quoted)
+        return self._wrapped(reading, written) + order, [kinds[name] for name in shown]
+
+    def problems(self, reading: Reading) -> list[str]:
+        """What is wrong with a query, or will be, as sentences."""
+        try:
+            sql, _ = self._selected(reading)
+            self._session.run(f"explain {sql}", reading.binds)
+        except BuildFailed as failed:
+            return [f"the query fails: {failed.cause or failed.detail}"]
+        return unknown_names(reading, list(self._kinds(reading)))
+
+    # -- counting and reading --------------------------------------------------------------------
+
+    def count(
+        self,
+        reading: Reading,
+        seconds: float,
+        sort_bytes: int | None = None,
+        given_up: Callable[[], bool] | None = None,
+    ) -> int | None:
+        """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
+        sql = self._wrapped(reading, "count(*)")
+        try:
+            ((count,),) = self._session.run(sql, reading.binds, seconds, given_up)
+        except Interrupted:
+            return None
+        return int(count)
+
+    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
+        """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
+        sql, kinds = self._selected(reading)
+        readers = [kind.reader(as_text=reading.as_text) for kind in kinds]
+        with self._session.running(sql, reading.binds) as cursor:
+            batch: list[tuple[Any, ...]] = []
+            size = 0
+            while True:
+                with told(reading.binds):
+                    row = cursor.fetchone()
+                if row is None:
+                    break
+                batch.append(row)
+                size += sum([len(cell) for cell in row if cell is not None])
+                if size >= BATCH_BYTES or len(batch) == BATCH_ROWS:
+                    yield _read(batch, readers)
+                    batch, size = [], 0
+            if batch:
+                yield _read(batch, readers)
+
+    def stream(self, reading: Reading, profile: str) -> None:
+        """None: the server makes no files."""
+
+    def _bound(self, reading: Reading) -> Callable[[str], str]:
+        """What puts the bound values into SQL."""
+
+        def value_of(name: str) -> str:
+            if name not in reading.binds:
+                raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
+            value, kind = reading.binds[name], reading.types.get(name)
+            if isinstance(value, list | tuple):
+                return ", ".join(self._literal(item, kind) for item in value) or "null"
+            return self._literal(value, kind)
+
+        return lambda sql: rewrite_names(sql, value_of)
+
+    def _literal(self, value: Any, kind: str | None) -> str:
+        """A bound value as SQL; an instant in UTC, which is the zone of the session."""
+        if value is None:
+            return "null"
+        if isinstance(value, bool | int | float):
+            return f"({int(value) if isinstance(value, bool) else value!r})"  # -1 after a minus would begin a comment
+        if kind == "decimal":
+            return f"({_decimal(value):f})"
+        if kind == "timestamp":
+            from datetime import UTC, datetime
+
+            moment = datetime.fromisoformat(value).astimezone(UTC).replace(tzinfo=None)
+            return f"timestamp({self._session.literal(moment.isoformat(' '))})"
+        text = self._session.literal(str(value))
+        return f"date({text})" if kind == "date" else text
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _read(rows: list[tuple[Any, ...]], readers: Sequence[Reader | None]) -> Sequence[tuple[Any, ...]]:
+    if not any(readers):
+        return rows
+    columns = [
+        cells if read is None else [None if cell is None else read(cell) for cell in cells]
+        for read, cells in zip(readers, zip(*rows, strict=True), strict=True)
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Decimal  # takes 2 ms to load
+
+    return Decimal(text)
+
+
+def _single(text: str) -> str:
+    """The fewest digits that are this FLOAT and no other; it came as a DOUBLE, with digits that mean nothing."""
+    wanted = struct.pack("f", float(text))
+    for digits in range(6, 10):
+        found = f"{float(text):.{digits}g}"
+        if struct.pack("f", float(found)) == wanted:
+            return found
+    return text

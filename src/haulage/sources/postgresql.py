@@ -1,0 +1,253 @@
+"""PostgreSQL as a source: one read-only REPEATABLE READ transaction for count and rows.
+
+Rows come by COPY: the server itself makes text of every value, by the type's own output function, which is the
+truth of it; one row at a time is held here, whatever its size; its plan may be a parallel one; and the command's
+tag counts exactly. As FORMAT csv the bytes go into a file as they are (``stream``); as FORMAT text they are split
+into rows (``postgresql_rows.py``). Both read the same columns, so both write the same.
+
+Values are put into the SQL as literals that the server's own library quotes, since a COPY takes none beside it.
+``postgresql_session.py`` holds the connection.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from haulage.core.binds import rewrite_names
+from haulage.core.errors import BuildFailed
+from haulage.core.reading import Column, Reading
+from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
+from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
+from haulage.sources.query import (
+    WRAP,
+    Name,
+    bare,
+    chosen,
+    columns_of,
+    order_by,
+    quoted,
+    unique_names,
+    unknown_names,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from haulage.core.ports import Batches
+
+__all__ = ["end_session", "open_source"]
+
+BATCH = {"rows": 512, "size": 1024 * 1024}
+CHUNK = {"rows": 1_024, "size": 256 * 1024}  # of a stream; no more rows, so that progress is told of a slow one too
+
+
+def open_source(
+    url: str, busy_seconds: float = 5, *, seconds: float | None = None, name: str = "haulage"
+) -> PostgresqlSource:
+    """A source from ``postgresql://user:password@host:port/database``, or with what else libpq takes in a URL."""
+    return PostgresqlSource(url, busy_seconds, STATEMENT_SECONDS if seconds is None else seconds, name)
+
+
+class PostgresqlSource:
+    """One PostgreSQL database; implements ``core.ports.Source``."""
+
+    def __init__(self, url: str, busy_seconds: float, seconds: float, name: str) -> None:
+        """Remember where it is; nothing is connected."""
+        self._url = url
+        self._busy_seconds = busy_seconds
+        self._seconds = seconds
+        self._name = name[:63]  # as the server would cut it
+        self._open: list[Session] = []
+
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresqlSnapshot]:
+        """Open one read transaction; see ``core.ports.Source``."""
+        driver()
+        with closing(connect(self._url, self._name)) as connection:
+            session = Session(connection, self._busy_seconds, self._seconds)
+            self._open.append(session)
+            try:
+                yield PostgresqlSnapshot(session)
+            finally:
+                self._open.remove(session)
+
+    def check(self, reading: Reading) -> list[str]:
+        """Prepare a query; every problem as a sentence for the operator."""
+        try:
+            with self.snapshot() as snapshot:
+                return snapshot.problems(reading)
+        except BuildFailed as failed:
+            return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+
+    def cancel(self) -> None:
+        """Cancel the statements that run now; see ``core.ports.Source``."""
+        for session in self._open.copy():
+            session.cancel()
+
+
+class PostgresqlSnapshot:
+    """One read transaction; implements ``core.ports.Snapshot``."""
+
+    def __init__(self, session: Session) -> None:
+        """Take a session in a read transaction."""
+        self._session = session
+        self._known: tuple[Reading, dict[Name, Kind]] | None = None
+        self._replaced: Counter[str] = Counter()
+        self.at: int | None = session.began
+        self.session: str | None = f"{session.pid} {session.name}"
+
+    @property
+    def notices(self) -> Mapping[str, int]:
+        """Texts of a database without an encoding that were no UTF-8 and were mended, by code."""
+        return self._replaced
+
+    # -- what will be written --------------------------------------------------------------------
+
+    def columns(self, reading: Reading) -> tuple[Column, ...]:
+        """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
+        kinds = self._kinds(reading)
+        known = {name.key: (kind.type, kind.native) for name, kind in kinds.items()}
+        return columns_of(reading, chosen(reading, list(kinds)), known)
+
+    def _kinds(self, reading: Reading) -> dict[Name, Kind]:
+        """Every column of the query and what its type is; LIMIT 0 keeps it from running."""
+        if self._known is None or self._known[0] != reading:
+            self._session.enter(reading.session)
+            sql = f"select * from (\n{self._bound(reading)(bare(reading))}\n) as {WRAP} limit 0"
+            found = self._session.run(sql, reading.binds)
+            own = [(found.fname(at) or b"").decode(errors="replace") for at in range(found.nfields)]
+            kinds = self._types([(found.ftype(at), found.fmod(at)) for at in range(found.nfields)])
+            keys = unique_names(own)
+            names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
+            self._known = reading, dict(zip(names, kinds, strict=True))
+        return self._known[1]
+
+    def _types(self, types: list[tuple[int, int]]) -> list[Kind]:
+        listed = ", ".join(f"({place}, {oid}::oid, {mod})" for place, (oid, mod) in enumerate(types))
+        if not listed:
+            return []
+        found = self._session.run(
+            "select asked.oid, pg_catalog.format_type(asked.oid, asked.mod), known.typcategory"
+            f" from (values {listed}) as asked (place, oid, mod)"
+            " left join pg_catalog.pg_type as known on known.oid = asked.oid order by asked.place"
+        )
+        rows = [[(found.get_value(row, at) or b"").decode() for at in range(3)] for row in range(found.ntuples)]
+        return [kind_of(int(oid), native, category) for oid, native, category in rows]
+
+    def _wrapped(self, reading: Reading, what: str) -> str:
+        kinds, wrap = self._kinds(reading), WRAP
+        if any(name.own != name.inside for name in kinds):
+            wrap += f" ({', '.join(quoted(name.inside) for name in kinds)})"
+        return wrapped(reading, what, self._bound(reading), wrap)
+
+    def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
+        """The query of the rows, and the kinds of its columns."""
+        kinds = self._kinds(reading)
+        shown = chosen(reading, list(kinds))
+        declared = {name.key: reading.declared.get(name.key, ("", None))[1] for name in shown}
+        written = [kinds[name].written(f"{WRAP}.{quoted(name.inside)}", declared[name.key]) for name in shown]
+        # A bare name in the order would be that of a column as it is written, as text, and past every index.
+        sql = self._wrapped(reading, ", ".join(written)) + order_by(reading, list(kinds), f"{WRAP}.")
+        return sql, [kinds[name] for name in shown]
+
+    def problems(self, reading: Reading) -> list[str]:
+        """What is wrong with a query, or will be, as sentences."""
+        try:
+            sql, _ = self._selected(reading)
+            self._session.run(f"explain {sql}", reading.binds)
+        except BuildFailed as failed:
+            return [f"the query fails: {failed.cause or failed.detail}"]
+        return unknown_names(reading, list(self._kinds(reading)))
+
+    # -- counting and reading --------------------------------------------------------------------
+
+    def count(
+        self,
+        reading: Reading,
+        seconds: float,
+        sort_bytes: int | None = None,
+        given_up: Callable[[], bool] | None = None,
+    ) -> int | None:
+        """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
+        try:
+            self._session.enter(reading.session)
+            found = self._session.run(self._wrapped(reading, "count(*)"), reading.binds, seconds, given_up)
+        except Interrupted:
+            return None
+        return int(found.get_value(0, 0) or 0)
+
+    def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
+        """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
+        sql, kinds = self._selected(reading)
+        self._session.enter(reading.session)
+        with closing(self._session.copy(f"copy (\n{sql}\n) to stdout", reading.binds, **BATCH)) as pieces:
+            yield from batches_of(pieces, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
+
+    def stream(self, reading: Reading, profile: str) -> CopyStream | None:
+        """The rows as CSV that the server makes; None for another profile, and where it would write otherwise.
+
+        Bytes are base64 in our files, with a notice that counts them. A database without an encoding may hold what
+        is no text.
+        """
+        if profile != "csv" or self._session.encoding == "SQL_ASCII":
+            return None
+        sql, kinds = self._selected(reading)
+        if any(kind.type == "bytes" for kind in kinds):
+            return None
+        self._session.enter(reading.session)
+        return CopyStream(self._session, f"copy (\n{sql}\n) to stdout (format csv)", reading.binds)
+
+    def _bound(self, reading: Reading) -> Callable[[str], str]:
+        """What puts the bound values into SQL."""
+
+        def value_of(name: str) -> str:
+            if name not in reading.binds:
+                raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
+            value, kind = reading.binds[name], reading.types.get(name)
+            if isinstance(value, list | tuple):
+                return ", ".join(self._literal(item, kind) for item in value) or "null"
+            return self._literal(value, kind)
+
+        return lambda sql: rewrite_names(sql, value_of)
+
+    def _literal(self, value: Any, kind: str | None) -> str:
+        """A bound value as SQL. Text has no type of its own, so that it is compared with whatever it stands beside."""
+        if value is None:
+            return "null"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float):
+            return f"({value!r})"  # -1 after a minus would begin a comment
+        if kind == "decimal":
+            from decimal import Decimal
+
+            return f"({Decimal(value):f})"
+        cast = {"date": "::date", "timestamp": "::timestamptz"}.get(kind or "", "")
+        return self._session.literal(str(value)) + cast
+
+
+class CopyStream:
+    """The CSV of one COPY; implements ``core.ports.Stream``."""
+
+    def __init__(self, session: Session, sql: str, binds: Mapping[str, Any]) -> None:
+        """Remember what to copy."""
+        self._session = session
+        self._sql = sql
+        self._binds = binds
+        self.rows = 0
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Whole rows, in bounded pieces."""
+        with closing(self._session.copy(self._sql, self._binds, **CHUNK)) as pieces:
+            while True:
+                try:
+                    held, piece = next(pieces)
+                except StopIteration as end:
+                    # What the command's tag says; lines would be more where text has line ends.
+                    self.rows = end.value
+                    break
+                self.rows += held
+                yield piece
+        yield b""

@@ -1,0 +1,337 @@
+"""One session of PostgreSQL: connected, in one read-only transaction, its statements cancelled, its errors told.
+
+Statements go by the extended protocol, in which the server itself refuses two of them in one text. The first
+thing in the transaction is a savepoint's worth of settings; what fails, or is cancelled, is rolled back to it,
+and the snapshot goes on. Everything set is set for the transaction alone, so a proxy that pools transactions
+may stand between.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import select
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from haulage.core.errors import BuildFailed
+from haulage.sources.query import without_values
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.pq.abc import PGresult
+
+CONNECT_SECONDS = 5
+CANCEL_SECONDS = 2  # for the server to take a cancel
+STATEMENT_SECONDS = 60  # of a statement at a door; a build says its own
+LOOK_SECONDS = 0.05  # between two looks whether a statement is to be ended
+GONE_SECONDS = 0.5  # between two looks of the server whether its client is still there
+PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+SPELLING = {  # of values, whatever the role or the database is set to
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "synchronize_seqscans": "off",  # rows of a table in the same order each time, while nobody writes
+}
+_CODES = {  # what a SQLSTATE begins with; any other is a fault of the query
+    "08": "source_unavailable",  # connection
+    "28": "source_unavailable",  # who may enter
+    "3D": "source_unavailable",  # no such database
+    "53300": "source_unavailable",  # too many connections
+    "57P": "source_unavailable",  # shut down, or starting
+    "55P03": "source_locked",
+    "53400": "sort_space_exceeded",  # temp_file_limit of the server
+}
+_NAMES_IN_QUOTES = ("08", "25", "28", "3D", "42", "53", "55", "57")  # classes that quote names and never a value
+
+
+class Interrupted(BuildFailed):
+    """A statement was ended because its time was over, or nobody waits for it any more."""
+
+
+def driver() -> Any:
+    """The driver.
+
+    Raises:
+        BuildFailed: it is not installed.
+    """
+    try:
+        import psycopg
+    except ImportError as problem:
+        why = "psycopg not found; install the postgresql extra: pip install 'haulage[postgresql]'"
+        raise BuildFailed("source_unavailable", cause=why) from problem
+    return psycopg
+
+
+def connect(url: str, name: str) -> psycopg.Connection:
+    """A connection that the server shows under this name.
+
+    Raises:
+        BuildFailed: ``source_unavailable``; the cause never holds the password.
+    """
+    psycopg = driver()
+    given = {"connect_timeout": CONNECT_SECONDS, **PATIENCE, **_parts(url)}
+    given |= {"client_encoding": "UTF8", "application_name": name, "autocommit": True}
+    try:
+        return psycopg.connect(**given)  # type: ignore[no-any-return]
+    except psycopg.Error as problem:
+        words = " ".join(str(problem).split())
+        if password := str(given.get("password") or ""):
+            words = words.replace(password, "…")
+        raise BuildFailed("source_unavailable", cause=words) from None  # its chain would hold the password
+
+
+def _parts(url: str) -> dict[str, Any]:
+    """What a URL says, as parts: libpq refuses one with a blank in the password, and tells it in its error."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    authority, slash, place = url.partition("://")[2].partition("/")
+    who, _, host = authority.rpartition("@")
+    user, _, password = who.partition(":")
+    try:
+        given = dict(conninfo_to_dict(f"postgresql://{host}{slash}{place}"))
+    except ProgrammingError:
+        why = "its URL cannot be read; write postgresql://user:password@host:port/database, and %40 for an @ in it"
+        raise BuildFailed("source_unavailable", cause=why) from None
+    return given | {key: unquote(value) for key, value in (("user", user), ("password", password)) if value}
+
+
+class Session:
+    """A connection in a read transaction."""
+
+    def __init__(self, connection: psycopg.Connection, busy_seconds: float, seconds: float) -> None:
+        """Begin the transaction.
+
+        Args:
+            busy_seconds: how long a lock is waited for.
+            seconds: how long one statement may take.
+        """
+        from psycopg.pq import Escaping
+
+        self._connection = connection
+        self._link = connection.pgconn
+        self._escaping = Escaping(self._link)
+        self._seconds = seconds
+        self._entered: Mapping[str, str] = {}
+        self.name = connection.info.get_parameters().get("application_name", "")
+        self.encoding = connection.info.parameter_status("server_encoding")
+        limit = str(math.ceil(seconds * 1000))
+        limits = {
+            "statement_timeout": limit,
+            "idle_in_transaction_session_timeout": limit,
+            "lock_timeout": str(math.ceil(busy_seconds * 1000)),
+        }
+        if connection.info.server_version >= 140_000:
+            limits["client_connection_check_interval"] = str(int(GONE_SECONDS * 1000))
+        if self.encoding == "SQL_ASCII":  # else the server would refuse to send what is no text
+            limits["client_encoding"] = "SQL_ASCII"
+        self._execute("begin isolation level repeatable read read only")
+        # The snapshot is taken by this statement, after its own time: all that was committed by then is in it.
+        now = "(extract(epoch from pg_catalog.statement_timestamp()) * 1000)::bigint"
+        first = self._execute(f"select pg_catalog.pg_backend_pid(), {now}, {self._set(SPELLING | limits)}")
+        self.pid, self.began = (int(first.get_value(0, column) or 0) for column in (0, 1))
+        self._execute("savepoint haulage")
+
+    def enter(self, settings: Mapping[str, str]) -> None:
+        """Set what the host's own row security goes by, for this transaction."""
+        if settings != self._entered:
+            self.run(f"select {self._set(settings)}")
+            self._entered = settings
+
+    def _set(self, settings: Mapping[str, str]) -> str:
+        calls = [
+            f"pg_catalog.set_config({self.literal(key)}, {self.literal(value)}, true)"
+            for key, value in settings.items()
+        ]
+        return ", ".join(calls) or "1"
+
+    def literal(self, text: str) -> str:
+        """A text as a literal of SQL, as the server's own library quotes it."""
+        if "\0" in text:
+            raise BuildFailed("source_failed", cause="a bound text holds NUL, which no text of PostgreSQL can")
+        try:
+            return bytes(self._escaping.escape_literal(text.encode())).decode()
+        except UnicodeEncodeError:
+            raise BuildFailed("source_failed", cause="a bound text is not Unicode") from None
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def run(
+        self,
+        sql: str,
+        binds: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        given_up: Callable[[], bool] | None = None,
+    ) -> PGresult:
+        """Run a statement to its end, and give its rows.
+
+        Raises:
+            Interrupted: it took longer than ``seconds``, or ``given_up`` said so.
+        """
+        if seconds is None and given_up is None:
+            return self._execute(sql, binds)
+        began = time.monotonic()
+        with self._told(binds):
+            self._link.send_query_params(sql.encode(), None)
+            ready = select.poll()
+            ready.register(self._link.socket, select.POLLIN)
+            ended = False
+            while self._link.is_busy():
+                if not ended and (
+                    (seconds is not None and time.monotonic() - began >= seconds) or (given_up and given_up())
+                ):
+                    ended = True
+                    self.cancel()
+                ready.poll(LOOK_SECONDS * 1000)
+                self._link.consume_input()
+            result = self._result()
+        if ended:
+            self._back()
+            raise Interrupted("source_failed", cause="the statement was ended")
+        return self._good(result, binds, began)
+
+    def copy(
+        self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, size: int
+    ) -> Generator[tuple[int, bytes], None, int]:
+        """What a COPY sends, in pieces of so many rows or of so many bytes and a row; its count comes at the end.
+
+        Closed before its end, it ends the statement in the database. Rows are gathered right here and in one buffer:
+        to hand each of them on, or to keep them in a list, takes as long as all the rest.
+        """
+        began = time.monotonic()
+        self._execute(sql, binds, copies=True)
+        get, running = self._link.get_copy_data, True
+        try:
+            with self._told(binds):
+                while running:
+                    buffer = BytesIO()
+                    write, held, gathered = buffer.write, 0, 0
+                    while held < rows and gathered < size:
+                        length, row = get(0)
+                        if length < 0:
+                            running = False
+                            break
+                        write(row)
+                        held += 1
+                        gathered += length
+                    if held:
+                        yield held, buffer.getvalue()
+        finally:
+            if running:
+                self._break_off()
+        with self._told(binds):
+            result = self._result()
+        return self._good(result, binds, began).command_tuples or 0
+
+    def cancel(self) -> None:
+        """Have the database end the statement that is running; from any thread."""
+        with suppress(driver().Error):  # The connection is gone, and with it the statement.
+            self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+
+    def _execute(self, sql: str, binds: Mapping[str, Any] | None = None, *, copies: bool = False) -> PGresult:
+        began = time.monotonic()
+        with self._told(binds):
+            result = self._link.exec_params(sql.encode(), None)
+        return self._good(result, binds, began, copies=copies)
+
+    def _good(
+        self, result: PGresult | None, binds: Mapping[str, Any] | None, began: float, *, copies: bool = False
+    ) -> PGresult:
+        from psycopg.pq import DiagnosticField, ExecStatus
+
+        expected = (ExecStatus.COPY_OUT,) if copies else (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+        if result is not None and result.status in expected:
+            return result
+        state = words = None
+        if result is not None:
+            state = result.error_field(DiagnosticField.SQLSTATE)
+            words = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
+        self._back()
+        overdue = time.monotonic() - began >= self._seconds
+        raise failure((state or b"").decode(), (words or b"").decode(errors="replace"), binds, overdue=overdue)
+
+    def _result(self) -> PGresult | None:
+        """The last result of what was sent; an error counts more than what came after it."""
+        last = self._link.get_result()
+        while (after := self._link.get_result()) is not None:
+            last = last if last is not None and last.error_message else after
+        return last
+
+    def _told(self, binds: Mapping[str, Any] | None) -> _Told:
+        return _Told(driver().Error, binds)
+
+    def _back(self) -> None:
+        """Make the transaction usable again after an error; what was set since is forgotten by the server too."""
+        self._entered = {}
+        with suppress(driver().Error):
+            self._link.exec_params(b"rollback to savepoint haulage", None)
+
+    def _break_off(self) -> None:
+        """End a COPY that nobody reads any more."""
+        self.cancel()
+        with suppress(driver().Error):
+            while self._link.get_copy_data(0)[0] >= 0:
+                pass
+        with suppress(driver().Error):
+            self._result()
+        self._back()
+
+
+class _Told:
+    """Turns what the driver raises into a failure with a code; its words are for the log only."""
+
+    def __init__(self, kind: type[Exception], binds: Mapping[str, Any] | None) -> None:
+        self._kind = kind
+        self._binds = binds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        if isinstance(problem, self._kind):
+            state = getattr(problem, "sqlstate", None) or "08006"  # without one, the connection broke
+            raise failure(state, " ".join(str(problem).split()), self._binds) from problem
+
+
+def failure(state: str, words: str, binds: Mapping[str, Any] | None = None, *, overdue: bool = False) -> BuildFailed:
+    """What the server says, as a failure; without values of rows, of binds, and of what a function raises."""
+    state = state or "08006"
+    words = without_values(words, binds)
+    if state.startswith("P0"):
+        words = "raised by a function of the database"
+    elif not state.startswith(_NAMES_IN_QUOTES):
+        words = re.sub('".*"', '"…"', words, flags=re.DOTALL)
+    if state == "57014" and overdue:
+        return BuildFailed("generation_timeout", cause=f"{state}: {words}")
+    code = next((code for start, code in _CODES.items() if state.startswith(start)), "source_failed")
+    return BuildFailed(code, cause=f"{state}: {words}")
+
+
+def end_session(url: str, session: str, seconds: float) -> bool:
+    """End what is left of a session whose client is dead; says whether it is gone.
+
+    Its process may serve another client by now, so the name that it goes by must be the same, too.
+    """
+    pid, _, name = session.partition(" ")
+    connection = connect(url, "haulage")
+    try:
+        until = time.monotonic() + seconds
+        alive = "from pg_catalog.pg_stat_activity where pid = %s and application_name = %s and state is not null"
+        asked = (int(pid), name)
+        connection.execute(f"select pg_catalog.pg_terminate_backend(pid) {alive}", asked)
+        while connection.execute(f"select 1 {alive}", asked).fetchone():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(LOOK_SECONDS)
+    except driver().Error as problem:
+        raise failure(problem.sqlstate or "", " ".join(str(problem).split())) from problem
+    finally:
+        connection.close()
+    return True

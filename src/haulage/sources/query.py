@@ -1,0 +1,147 @@
+"""One query as an operator wrote it, and how every SQL source wraps it.
+
+    select columns from (query) as haulage_query where visible order by …
+
+Column names come from the query itself before the wrap; the order stands outside of it. What differs between
+databases (how a value gets into the SQL, what a column is written as) is given to these functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from haulage.core.binds import statements
+from haulage.core.errors import BuildFailed
+from haulage.core.reading import Column, Reading
+
+WRAP = "haulage_query"  # what the query is called inside its wrap
+ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
+
+
+class Name(NamedTuple):
+    """One column of a query: as a request names it, as the query does, and as it stands inside the wrap."""
+
+    key: str
+    own: str
+    inside: str
+
+
+def bare(reading: Reading) -> str:
+    """The operator's one statement, ready to be wrapped."""
+    found = statements(reading.sql)
+    if len(found) != 1:
+        raise BuildFailed("source_failed", cause=f"write one statement, not {len(found)}")
+    return found[0]
+
+
+def wrapped(reading: Reading, what: str, bound: Callable[[str], str], wrap: str = WRAP) -> str:
+    """The query in its wrap, without an order; ``bound`` puts the values in, ``wrap`` may name its columns anew."""
+    return f"select {what} from (\n{bound(bare(reading))}\n) as {wrap}" + visible_rows(reading, bound)
+
+
+def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:
+    """The condition that stands after the wrapped query."""
+    return f"\nwhere (\n{bound(reading.visible)}\n)" if reading.visible else ""
+
+
+def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
+    """The columns asked for; a hidden one cannot be asked for."""
+    hidden = {name.lower() for name in reading.hidden}
+    # Both columns of `select secret, secret` are hidden, and a Secret is too: SQL knows no case.
+    shown = [each for each in names if not {each.own.lower(), each.key.lower()} & hidden]
+    if reading.columns is not None:
+        by_key = {each.key: each for each in shown}
+        missing = [key for key in reading.columns if key not in by_key]
+        if missing:
+            raise BuildFailed("source_failed", cause=f"the query has no column {missing[0]!r} to write")
+        shown = [by_key[key] for key in reading.columns]
+    if not shown:
+        raise BuildFailed("source_failed", cause="every column of the query is hidden")
+    return shown
+
+
+def columns_of(
+    reading: Reading, shown: Sequence[Name], known: Mapping[str, tuple[str | None, str | None]] | None = None
+) -> tuple[Column, ...]:
+    """Columns of a file, with headers and types as declared; ``known`` has by key what the source says of each."""
+    columns = []
+    for name in shown:
+        header, kind = reading.declared.get(name.key, (name.key, None))
+        ours, theirs = (known or {}).get(name.key, (None, None))
+        columns.append(Column(name.key, header, kind or ours, theirs))
+    headers = unique_names([column.header for column in columns])
+    return tuple(column._replace(header=header) for column, header in zip(columns, headers, strict=True))
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:
+    """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
+    terms = []
+    for term in reading.order:
+        name, direction = _order_term(term, names)
+        terms.append(prefix + quoted(name.inside) + direction)
+    return "\norder by " + ", ".join(terms) if terms else ""
+
+
+def _order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
+    """One term of the order. A name that is unknown is refused: SQLite would take it for text, and not order."""
+    parsed = re.fullmatch(ORDER_TERM, term, re.IGNORECASE)
+    if parsed is None:
+        raise BuildFailed("source_failed", cause=f'order: {term!r} is not understood; write "name desc"')
+    name = parsed[1][1:-1].replace('""', '"') if parsed[1].startswith('"') else parsed[1]
+    found = [each for each in names if each.key == name] or [each for each in names if each.key.lower() == name.lower()]
+    if not found:
+        raise BuildFailed("source_failed", cause=f"order: the query has no column {name!r}")
+    return found[0], (parsed[2] or "") + (parsed[3] or "")
+
+
+def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
+    """Columns that a dataset speaks of and its query does not have, as sentences."""
+    known = {name.key for name in names}
+    lower = {key.lower() for key in known}
+    found = [f"hidden: the query has no column {name!r}" for name in reading.hidden if name.lower() not in lower]
+    return found + [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
+    taken: set[str] = set(names)
+    seen: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate in seen or (candidate != name and candidate in taken):
+            candidate, number = f"{name}_{number}", number + 1
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def without_values(words: str, binds: Mapping[str, object] | None = None) -> str:
+    """What a database says, without what it quotes: the text of a cell, and every word of a bound value.
+
+    Example:
+        >>> without_values("JSON path error near 'hush'"), without_values("no such column: hush", {"q": "hush: a"})
+        ("JSON path error near '…'", 'no such column: …')
+    """
+    words = re.sub("'.*'", "'…'", words, flags=re.DOTALL)
+    bound = {word for value in (binds or {}).values() for word in re.findall(r"\w+", str(value))}
+    return re.sub(r"\w+", lambda found: "…" if found[0] in bound else found[0], words)
+
+
+def mended(raw: bytes) -> tuple[str, int]:
+    """Text of bytes that should be UTF-8, and how many characters had to be replaced.
+
+    A lone surrogate stays one character here; the encoder replaces and counts it.
+    """
+    try:
+        return raw.decode("utf-8", "surrogatepass"), 0
+    except UnicodeDecodeError:
+        text = raw.decode("utf-8", "replace")
+        return text, text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
