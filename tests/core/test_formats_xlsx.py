@@ -203,8 +203,12 @@ def test_who_asks_for_cells_gets_moments_in_utc_to_the_millisecond_and_is_told(v
         ("42", None),
     ],
 )
-def test_a_text_that_would_come_back_in_another_spelling_stays_text(text, type):
-    assert (text, {}) == one(text, type)
+def test_a_text_that_would_come_back_in_another_spelling_stays_text_and_is_counted(text, type):
+    notices = {} if type in ("text", None) else {"written_as_text": 1}
+
+    assert (text, notices) == one(text, type)
+    rows = read_xlsx(write("xlsx", columns("a", types={"a": type}), [(text,), (None,), (True,)]).data)[1]
+    assert [[text], [None], [True]] == rows
 
 
 @pytest.mark.parametrize("text", ["x" * 32_768, "😀" * 16_384, "a\r\n" * 10_923, "\0" * 32_768])

@@ -98,6 +98,11 @@ def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
     return [read(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
+def is_typed(known: str | None) -> bool:
+    """Whether text in such a column is there because it is no value of the type: a date that is infinite, ``007``."""
+    return known is not None and known.partition("(")[0] in _READERS
+
+
 def _day(text: str) -> date | str:
     try:
         found = date.fromisoformat(text)

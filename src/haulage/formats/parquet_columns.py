@@ -24,6 +24,7 @@ from haulage.formats.cells import (
     base64_text,
     decimal_text,
     family,
+    is_typed,
     mended,
 )
 from haulage.formats.json_values import JsonValues
@@ -43,7 +44,6 @@ _AS_ONE = {  # what a column of nothing but these is written as
     "clock": pa.time64("us"),
     "uuid": pa.uuid(),
 }
-_TEXTUAL = ("text", "null", "document")  # written as text without a word, there is no other way to have them
 _SAID = {
     "integer": pa.int64(),
     "float": pa.float64(),
@@ -193,7 +193,8 @@ class ParquetColumn:
 
     def _texts(self, cells: Sequence[Any], typed: Sequence[Any], kinds: Iterable[type]) -> pa.Array:
         """Text as it was read, also where it could have been a day: one that could not made them all text."""
-        others = {kind for kind in kinds if self._names[kind] not in _TEXTUAL}
+        textual = ("null",) if is_typed(self._declared) else ("null", "text", "document")
+        others = {kind for kind in kinds if self._names[kind] not in textual}
         if others:
             self._notices.count(WRITTEN_AS_TEXT, sum(type(cell) in others for cell in typed), column=self.header)
         if self._declared == "decimal":

@@ -45,10 +45,13 @@ class XlsxEncoder:
         self.trailer = b""
         self._archive = Archive()
         self._columns = columns
-        self._types = list(map(known_type, columns))
         self._letters = _letters(len(columns))
+        self._types = list(map(known_type, columns))
         as_cells = options["moments"] == "cells"
-        self._cells = [XlsxCells(column.header, self.notices, about, as_cells=as_cells) for column in columns]
+        self._cells = [
+            XlsxCells(column.header, known, self.notices, about, as_cells=as_cells)
+            for column, known in zip(columns, self._types, strict=True)
+        ]
         self._row = 1  # the last one written
 
     def begin(self) -> bytes:

@@ -23,6 +23,7 @@ from haulage.formats.cells import (
     base64_text,
     decimal_text,
     family,
+    is_typed,
 )
 from haulage.formats.xlsx_parts import (
     CLOCK,
@@ -72,9 +73,12 @@ class XlsxCells:
     Everything here begins with the quote that closes the reference.
     """
 
-    def __init__(self, header: str, notices: Notices, about: About, *, as_cells: bool) -> None:
+    def __init__(
+        self, header: str, known: str | None, notices: Notices, about: About, *, as_cells: bool = False
+    ) -> None:
         """``as_cells``: rather a moment in UTC or without its last digits than a text."""
         self._header = header
+        self._is_typed = is_typed(known)
         self._as_cells = as_cells
         self._notices = notices
         self._about = about
@@ -84,7 +88,7 @@ class XlsxCells:
             "integer": self._integer,
             "float": self._float,
             "decimal": self._decimal,
-            "text": self._text,
+            "text": self._as_text if self._is_typed else self._text,
             "bytes": lambda cell: self._text(base64_text(cell, notices)),
             "moment": self._moment,
             "document": lambda cell: self._text(self._json(cell)),
@@ -99,6 +103,8 @@ class XlsxCells:
         """What stands before each value, the values, and what stands behind each."""
         text = _joined(cells)
         if text is not None:
+            if self._is_typed:
+                self._notices.count(WRITTEN_AS_TEXT, len(cells), column=self._header)
             return self._texts(cells, text)
         kinds = set(map(type, cells))
         if kinds <= NUMBERS:
@@ -111,7 +117,7 @@ class XlsxCells:
                 left = iter(numbers)
                 return "", [_BLANK if cell is None else f'"><v>{next(left)}</v></c>' for cell in cells], ""
         if kinds <= TEXT_OR_NULL:
-            write = self._text
+            write = self._writers["text"]
             return "", [_BLANK if cell is None else write(cell) for cell in cells], ""
         writers = {kind: self._writers[family(kind)] for kind in kinds}
         return "", [writers[type(cell)](cell) for cell in cells], ""
