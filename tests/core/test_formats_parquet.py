@@ -147,6 +147,7 @@ def test_texts_of_a_declared_column_are_what_they_were_when_one_of_them_is_no_su
     ("type", "native", "wanted"),
     [
         ("decimal", "numeric(12,2)", "decimal(12,2)"),
+        ("decimal", "decimal(30,10)", "decimal(30,10)"),
         ("decimal", "numeric", "decimal"),
         (None, "uuid", "uuid"),
         (None, "time without time zone", "time"),

@@ -79,7 +79,7 @@ def as_decimals(cells: Sequence[Any]) -> Sequence[Any]:
 def known_type(column: Column) -> str | None:
     """The type of a column as far as it is known, with its measures, for formats that have more types than we."""
     native = column.native or ""
-    if column.type == "decimal" and native.startswith("numeric("):
+    if column.type == "decimal" and native.startswith(("numeric(", "decimal(")):
         return native.replace("numeric", "decimal")
     return _NATIVE.get(native) if column.type is None else column.type
 
@@ -180,7 +180,7 @@ _READERS: dict[str | None, Callable[[str], object]] = {
     "time": _clock,
     "uuid": _uuid,
 }
-_NATIVE = {"uuid": "uuid", "time without time zone": "time"}  # what servers call it -> a name above
+_NATIVE = {"uuid": "uuid", "time": "time", "time without time zone": "time"}  # what servers call it -> a name above
 
 
 def decimal_text(value: Decimal) -> str:
