@@ -17,11 +17,11 @@ import xlsxwriter
 from tests.conformance.formats.readers import Digits, columns, letters, read_xlsx, write
 
 from haulage.core.errors import BuildFailed
-from haulage.formats import FORMATS, archive
+from haulage.formats import FORMATS, archive, xlsx
 from haulage.formats.format import About
 
 CET, WEST = timezone(timedelta(hours=1)), timezone(timedelta(hours=-1))
-EXACT = {"moments": "exact"}
+EXACT = {"moments": "exact", "sheets": "one"}
 ROWS = [
     (1, -2.5, "plain", True, date(2024, 3, 7), datetime(2024, 3, 7, 21, 4, 5), None),
     (10**15 - 1, 1e-7, ' "quoted" & <tagged>\n', False, date(1900, 3, 1), datetime(2024, 3, 7, 21, 4, 5, 678000), ""),
@@ -248,6 +248,33 @@ def test_a_sheet_of_every_column_has_them_all():
 def test_the_limits_are_those_of_a_sheet():
     assert (1_048_575, 16_384) == (FORMATS["xlsx"].rows_max, FORMATS["xlsx"].columns_max)
     assert ((None, None),) == tuple({(FORMATS[name].rows_max, FORMATS[name].columns_max) for name in ("csv", "json")})
+
+
+# -- several sheets --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 3, 10, 11, 100])
+@pytest.mark.parametrize(("rows", "sizes"), [(0, [0]), (10, [10]), (11, [10, 1]), (25, [10, 10, 5]), (30, [10] * 3)])
+def test_rows_go_on_in_further_sheets_where_that_is_asked_for(monkeypatch, rows, sizes, batch):
+    monkeypatch.setattr(xlsx, "ROWS_MAX", 10)
+    made = [(number, f"text {number}") for number in range(rows)]
+    data = write("xlsx", ["n", "t"], made, batch, sheets="several").data
+    book = openpyxl.load_workbook(io.BytesIO(data))
+    sheets = [list(sheet.values) for sheet in book]
+
+    assert ["Export", "Export 2", "Export 3"][: len(sizes)] == book.sheetnames
+    assert [("n", "t")] * len(sizes) == [sheet[0] for sheet in sheets]
+    assert sizes == [len(sheet) - 1 for sheet in sheets]
+    assert made == [row for sheet in sheets for row in sheet[1:]]
+    assert book.sheetnames == python_calamine.load_workbook(io.BytesIO(data)).sheet_names
+    assert data == write("xlsx", ["n", "t"], made, 7, sheets="several").data
+    assert len(sizes) == sum("worksheets" in name for name in zipfile.ZipFile(io.BytesIO(data)).namelist())
+
+
+def test_what_a_header_lost_is_counted_once_however_many_sheets_there_are(monkeypatch):
+    monkeypatch.setattr(xlsx, "ROWS_MAX", 1)
+
+    assert {"text_replaced": 1} == write("xlsx", ["a\0"], [(1,), (2,), (3,)], sheets="several").notices
 
 
 # -- the archive -----------------------------------------------------------------------------------

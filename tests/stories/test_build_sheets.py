@@ -60,8 +60,8 @@ def test_one_row_too_many_is_refused_before_the_first_is_written(yard):
     code, detail = failure(yard, replace(upto(MOST + 1), formats=others))
 
     assert "format_rows_exceeded" == code
-    said = "The export has more than the 1,048,575 rows that a file of Excel (XLSX) holds."
-    assert f"{said} Choose another format: csv, json." == detail
+    said = "The export has more than the 1,048,575 rows that a sheet of Excel (XLSX) holds."
+    assert f"{said} Ask for it in parts with sheets = several. Or choose another format: csv, json." == detail
     assert {Phase.COUNTING} == {progress.phase for progress in yard.progress}, "nothing was begun"
     assert [0] == [part.stat().st_size for part in yard.folder.glob("build-*/part")]
 
@@ -81,13 +81,14 @@ def test_the_rows_that_the_operator_allows_count_before_those_of_the_format(yard
 
 
 @pytest.mark.slow
-def test_a_full_sheet_is_ready(yard):
-    built, data = yard.build(upto(MOST), format="xlsx")
-    sheet = python_calamine.load_workbook(io.BytesIO(data)).get_sheet_by_index(0)
+def test_the_rows_beyond_a_full_sheet_are_in_a_second_one_where_that_is_asked_for(yard):
+    built, data = yard.build(upto(MOST + 1), format="xlsx", options={"sheets": "several"})
+    book = python_calamine.load_workbook(io.BytesIO(data))
+    full, rest = [book.get_sheet_by_name(name).to_python() for name in book.sheet_names]
 
-    assert MOST == built.rows
-    rows = sheet.to_python()
-    assert (MOST + 1, [float(MOST)]) == (len(rows), rows[-1])
+    assert MOST + 1 == built.rows
+    assert (MOST + 1, ["i"], [1.0], [float(MOST)]) == (len(full), full[0], full[1], full[-1])
+    assert [["i"], [float(MOST + 1)]] == rest
 
 
 def test_one_column_too_many_is_refused_before_the_first_row(yard, monkeypatch):

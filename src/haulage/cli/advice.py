@@ -51,7 +51,7 @@ ADVICE = {
     "failed": "See why: haulage runs show ID.",
     "artifact_lost": "See who else writes into the folder of artifacts: haulage doctor --check.",
     "rows_exceeded": "Choose fewer rows, or raise rows in [limits.exports] or [datasets.DATASET.limits].",
-    "format_rows_exceeded": "Choose fewer rows, or another format.",
+    "format_rows_exceeded": "Choose fewer rows or another format, or split them: --option sheets=several.",
     "format_columns_exceeded": "Choose fewer columns, or another format.",
     "cell_too_long": "Choose another format, or leave that column out.",
     "bytes_exceeded": "Choose fewer rows, compress, or raise file_bytes.",

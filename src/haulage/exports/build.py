@@ -187,9 +187,16 @@ def _refuse_rows(order: BuildOrder, rows: int) -> None:
     if rows > rows_max:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
     format = FORMATS[order.format]
-    if format.rows_max is not None and rows > format.rows_max:
-        said = f"The export has more than the {format.rows_max:,} rows that a file of {format.label} holds."
-        raise BuildFailed("format_rows_exceeded", said + _offer(order))
+    if format.rows_max is None or rows <= format.rows_max:
+        return
+    offer = _offer(order)
+    if format.rows_split is not None:
+        option, value = format.rows_split
+        if order.options.get(option) == value:
+            return
+        offer = f" Ask for it in parts with {option} = {value}." + offer.replace("Choose", "Or choose")
+    said = f"The export has more than the {format.rows_max:,} rows that a sheet of {format.label} holds."
+    raise BuildFailed("format_rows_exceeded", said + offer)
 
 
 def _refuse_columns(order: BuildOrder, columns: int) -> None:

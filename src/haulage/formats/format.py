@@ -118,6 +118,7 @@ class Format(NamedTuple):
         open: starts a file of these columns, whose headers are distinct, with options that were resolved.
         compressions: names of ``COMPRESSIONS`` that make sense for it; a plain file always does.
         rows_max: how many rows a file can hold, the header not counted; None is any number.
+        rows_split: the option and its value with which there may be more rows all the same.
         columns_max: how many columns.
         missing: None when it can be written here, else what to install.
     """
@@ -130,6 +131,7 @@ class Format(NamedTuple):
     open: Opener
     compressions: tuple[str, ...] = ()
     rows_max: int | None = None
+    rows_split: tuple[str, str] | None = None
     columns_max: int | None = None
     missing: Callable[[], str | None] = lambda: None
 

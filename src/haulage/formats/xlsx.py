@@ -1,4 +1,4 @@
-"""XLSX: one sheet, written from front to back in memory that does not grow with it.
+"""XLSX: a sheet, or several for many rows, written from front to back in memory that does not grow with them.
 
 xlsx_cells.py says what becomes of a value, xlsx_parts.py has the rest of a workbook, archive.py the ZIP around it.
 """
@@ -14,7 +14,7 @@ from haulage.formats.archive import Archive
 from haulage.formats.cells import as_declared, encoded, known_type
 from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices, Option
 from haulage.formats.xlsx_cells import XlsxCells
-from haulage.formats.xlsx_parts import PARTS, SHEET, SHEET_END, SHEET_START
+from haulage.formats.xlsx_parts import SHEET_END, SHEET_START, parts, sheet_part
 
 if TYPE_CHECKING:
     from haulage.core.catalogue import Column
@@ -52,37 +52,58 @@ class XlsxEncoder:
             XlsxCells(column.header, known, self.notices, about, as_cells=as_cells)
             for column, known in zip(columns, self._types, strict=True)
         ]
+        self._is_split = options["sheets"] == "several"
+        self._sheets = 0  # begun so far
         self._row = 1  # the last one written
+        self._start = b""  # of every sheet
 
     def begin(self) -> bytes:
-        parts = [self._archive.entry(name) + self._archive.write(text.encode()) for name, text in PARTS.items()]
         headers = [
             f'<c r="{letters}1{cells.header()}' for letters, cells in zip(self._letters, self._cells, strict=True)
         ]
-        sheet = SHEET_START.format(columns="".join(map(self._width, range(len(self._columns)))))
-        parts.append(self._archive.entry(SHEET))
-        parts.append(self._archive.write(encoded(f'{sheet}<row r="1">{"".join(headers)}</row>', self.notices)))
-        return b"".join(parts)
+        widths = "".join(map(self._width, range(len(self._columns))))
+        start = f'{SHEET_START.format(columns=widths)}<row r="1">{"".join(headers)}</row>'
+        self._start = encoded(start, self.notices)
+        return (b"" if self._is_split else self._parts()) + self._sheet()
+
+    def _sheet(self) -> bytes:
+        """Begin the next sheet."""
+        self._sheets += 1
+        self._row = 1
+        return self._archive.entry(sheet_part(self._sheets)) + self._archive.write(self._start)
+
+    def _parts(self) -> bytes:
+        """Everything but sheets. It names them, so it stands behind them where nobody knows how many there will be."""
+        written = parts(max(1, self._sheets))
+        return b"".join(
+            [self._archive.entry(name) + self._archive.write(text.encode()) for name, text in written.items()]
+        )
 
     def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
+        room = ROWS_MAX + 1 - self._row
+        if self._is_split and len(batch) > room:
+            filled = self.rows(batch[:room])
+            return filled + self._archive.write(SHEET_END.encode()) + self._sheet() + self.rows(batch[room:])
         if not batch:
             return b""
         numbers = list(map(str, range(self._row + 1, self._row + 1 + len(batch))))
-        parts: list[Iterable[str]] = [repeat('<row r="'), numbers]
+        pieces: list[Iterable[str]] = [repeat('<row r="'), numbers]
         lead = '">'
         columns = zip(*batch, strict=True)
         for letters, known, writer, cells in zip(self._letters, self._types, self._cells, columns, strict=True):
             before, values, behind = writer.column(as_declared(cells, known))
-            parts += (repeat(f'{lead}<c r="{letters}'), numbers)
-            parts += (repeat(before), values) if before else (values,)
+            pieces += (repeat(f'{lead}<c r="{letters}'), numbers)
+            pieces += (repeat(before), values) if before else (values,)
             lead = behind
-        parts.append(repeat(lead + "</row>"))
-        text = "".join(chain.from_iterable(zip(*parts, strict=False)))  # what stands between is endless
+        pieces.append(repeat(lead + "</row>"))
+        text = "".join(chain.from_iterable(zip(*pieces, strict=False)))  # what stands between is endless
         self._row += len(batch)
         return self._archive.write(encoded(text, self.notices))
 
     def end(self) -> bytes:
         last = self._archive.write(SHEET_END.encode())
+        if self._is_split:
+            last += self._parts()
         rest, self.trailer = self._archive.end()
         return last + rest
 
@@ -98,8 +119,12 @@ FORMAT = Format(
     label="Excel (XLSX)",
     media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     suffix=".xlsx",
-    options=(Option("moments", ("exact", "cells"), "exact", "Times with a zone, or finer than milliseconds"),),
+    options=(
+        Option("moments", ("exact", "cells"), "exact", "Times with a zone, or finer than milliseconds"),
+        Option("sheets", ("one", "several"), "one", "More rows than a sheet holds"),
+    ),
     open=XlsxEncoder,
     rows_max=ROWS_MAX,
+    rows_split=("sheets", "several"),
     columns_max=COLUMNS_MAX,
 )

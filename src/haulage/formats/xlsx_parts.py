@@ -1,11 +1,10 @@
-"""The parts of a workbook that are the same in every file: one sheet, a few looks of a cell, and no date of making."""
+"""What there is in a workbook beside the rows: where its sheets are, a few looks of a cell, and no date of making."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-SHEET = "xl/worksheets/sheet1.xml"
-SHEET_NAME = "Export"  # fixed, since not every name of a dataset is one of a sheet
+SHEET_NAME = "Export"  # fixed, since not every name of a dataset is one of a sheet; the next is "Export 2"
 
 # Places in cellXfs below.
 GENERAL, HEADER, DAY, MOMENT, MOMENT_FINE, MOMENT_UTC, MOMENT_UTC_FINE, CLOCK, CLOCK_FINE = range(9)
@@ -47,24 +46,38 @@ _STYLES = (
     '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
 )
 
-# In the order of the archive; the sheet stands after them.
-PARTS: Mapping[str, str] = {
-    "[Content_Types].xml": f'{_XML}<Types xmlns="{_PACKAGE}/content-types">'
-    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-    '<Default Extension="xml" ContentType="application/xml"/>'
-    f'<Override PartName="/xl/workbook.xml" ContentType="{_KIND}.sheet.main+xml"/>'
-    f'<Override PartName="/xl/styles.xml" ContentType="{_KIND}.styles+xml"/>'
-    f'<Override PartName="/{SHEET}" ContentType="{_KIND}.worksheet+xml"/></Types>',
-    "_rels/.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
-    f'<Relationship Id="rId1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-    "xl/workbook.xml": f'{_XML}<workbook xmlns="{MAIN}" xmlns:r="{_OFFICE}">'
-    "<bookViews><workbookView/></bookViews><sheets>"
-    f'<sheet name="{SHEET_NAME}" sheetId="1" r:id="rId1"/></sheets></workbook>',
-    "xl/_rels/workbook.xml.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
-    f'<Relationship Id="rId1" Type="{_OFFICE}/worksheet" Target="worksheets/sheet1.xml"/>'
-    f'<Relationship Id="rId2" Type="{_OFFICE}/styles" Target="styles.xml"/></Relationships>',
-    "xl/styles.xml": _STYLES,
-}
+
+def sheet_part(number: int) -> str:
+    """The place of a sheet in the archive, counted from 1."""
+    return f"xl/worksheets/sheet{number}.xml"
+
+
+def parts(sheets: int) -> Mapping[str, str]:
+    """Everything but the sheets, in the order of the archive."""
+    numbers = range(1, sheets + 1)
+    names = [SHEET_NAME, *(f"{SHEET_NAME} {number}" for number in numbers[1:])]
+    return {
+        "[Content_Types].xml": f'{_XML}<Types xmlns="{_PACKAGE}/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{_KIND}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/styles.xml" ContentType="{_KIND}.styles+xml"/>'
+        + "".join(f'<Override PartName="/{sheet_part(n)}" ContentType="{_KIND}.worksheet+xml"/>' for n in numbers)
+        + "</Types>",
+        "_rels/.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
+        f'<Relationship Id="rId1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'{_XML}<workbook xmlns="{MAIN}" xmlns:r="{_OFFICE}">'
+        "<bookViews><workbookView/></bookViews><sheets>"
+        + "".join(f'<sheet name="{names[n - 1]}" sheetId="{n}" r:id="rId{n}"/>' for n in numbers)
+        + "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'{_XML}<Relationships xmlns="{_PACKAGE}/relationships">'
+        + "".join(
+            f'<Relationship Id="rId{n}" Type="{_OFFICE}/worksheet" Target="worksheets/sheet{n}.xml"/>' for n in numbers
+        )
+        + f'<Relationship Id="rId{sheets + 1}" Type="{_OFFICE}/styles" Target="styles.xml"/></Relationships>',
+        "xl/styles.xml": _STYLES,
+    }
+
 
 # One row of headers, which stays in sight.
 SHEET_START = (
