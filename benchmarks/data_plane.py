@@ -22,10 +22,10 @@ from contextlib import closing
 from pathlib import Path
 
 from first import QUERY, Setting, build_once
-from lineitem import make_postgresql
+from lineitem import MARIADB, make_postgresql
 from lines import alternating, figure, median
 from packed import packed_peak_rss_mib, xlsx
-from tests.servers import postgresql
+from tests.servers import mariadb, postgresql
 
 MEMORY_ROWS = (300_000, 3_000_000)  # ten times as many rows in the same memory
 
@@ -38,6 +38,50 @@ def postgresql_table(rows: int) -> str:
         with closing(server.connect(name)) as connection:
             make_postgresql(connection, rows)
     return server.url(name)
+
+
+def mariadb_table(rows: int) -> str:
+    """The same in a server of MariaDB."""
+    server, name = mariadb.server(), f"lineitem{rows}"
+    if not server.execute(None, f"select 1 from information_schema.schemata where schema_name = '{name}'"):
+        server.execute(None, f"create database {name} character set utf8mb4")
+        server.execute(name, *(statement.format(rows=rows) for statement in MARIADB))
+    return server.url(name)
+
+
+def mariadb_csv(setting: Setting) -> None:
+    """CSV from MariaDB, through the driver that is pure Python, against the server's own client in batch mode."""
+    url, rows = mariadb_table(setting.rows), setting.rows
+    place = [f"--port={mariadb.server().port}", "--host=127.0.0.1", "--user=root", f"--database=lineitem{rows}"]
+    command = ["mariadb", "--no-defaults", *place, "--batch", "--quick", f"--execute={QUERY}"]
+    if shutil.which("mariadb") is None:
+        raise SystemExit("mariadb_csv needs the mariadb command: apt-get install mariadb-client-core")
+
+    def ours() -> float:
+        seconds, _, file = build_once(setting, url, QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        return seconds
+
+    def peer() -> float:
+        target = setting.folder / "peer.tsv"
+        began = time.perf_counter()
+        with target.open("wb") as out:
+            subprocess.run(command, stdout=out, check=True)
+        seconds = time.perf_counter() - began
+        target.unlink()
+        return seconds
+
+    mine, theirs = alternating(setting.times, ours, peer)
+    figure(
+        "mariadb_csv",
+        median(mine),
+        "s",
+        peer=f"mariadb --batch --quick, {rows:,} rows",
+        peer_value=median(theirs),
+        ratio=median(theirs) / median(mine),
+        target=0.3,
+        runs=mine,
+    )
 
 
 def postgresql_csv(setting: Setting) -> None:
@@ -94,7 +138,7 @@ def postgresql_peak_rss_mib(setting: Setting) -> None:
         )
 
 
-FIGURES = (postgresql_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
+FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
 
 
 def main() -> None:

@@ -88,3 +88,22 @@ def make_postgresql(connection: psycopg.Connection, rows: int) -> None:
     """The same table with the types that TPC-H has for it; every page is written, so that no reader writes one."""
     for statement in POSTGRESQL.format(rows=rows).split(";")[:-1]:
         connection.execute(statement)
+
+
+MARIADB = (
+    """create table lineitem(
+  l_orderkey bigint, l_partkey integer, l_suppkey integer, l_linenumber integer, l_quantity decimal(15, 2),
+  l_extendedprice decimal(15, 2), l_discount decimal(15, 2), l_tax decimal(15, 2), l_returnflag char(1),
+  l_linestatus char(1), l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct varchar(25),
+  l_shipmode varchar(10), l_comment varchar(44))""",
+    """insert into lineitem
+select seq div 4 + 1, seq * 7919 % 200000 + 1, seq * 104729 % 10000 + 1, seq % 4 + 1, seq % 50 + 1,
+  (seq * 31337 % 10000000) / 100.0, (seq % 11) / 100.0, (seq % 9) / 100.0,
+  substr('ANR', seq % 3 + 1, 1), substr('OF', seq % 2 + 1, 1),
+  date '1992-01-02' + interval seq % 2526 day, date '1992-01-31' + interval seq % 2466 day,
+  date '1992-01-03' + interval seq % 2554 day,
+  elt(seq % 4 + 1, 'DELIVER IN PERSON', 'COLLECT COD', 'NONE', 'TAKE BACK RETURN'),
+  elt(seq % 7 + 1, 'AIR', 'FOB', 'MAIL', 'RAIL', 'REG AIR', 'SHIP', 'TRUCK'),
+  substr('carefully final deposits, above the furious requests sleep blithely', seq % 40 + 1, 10 + seq % 34)
+from seq_1_to_{rows}""",
+)

@@ -16,7 +16,12 @@ from haulage.sources import open_source
 RECURSION = "with recursive n(i) as (select 1 union all select i + 1 from n) select i from n"
 
 
+def in_double_quotes(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
 class Sqlite:
+    quoted = staticmethod(in_double_quotes)
     typed = False
     server = False
     endless = RECURSION  # rows at once, and no end to them
@@ -43,6 +48,7 @@ class Sqlite:
 
 
 class Postgresql:
+    quoted = staticmethod(in_double_quotes)
     typed = True
     server = True
     endless = RECURSION
@@ -75,6 +81,7 @@ class Postgresql:
 
 
 class Mariadb:
+    quoted = staticmethod(lambda name: "`" + name.replace("`", "``") + "`")
     typed = True
     server = True
     endless = "select seq as i from seq_1_to_100000000000"  # a recursion is made whole before its first row comes

@@ -20,7 +20,14 @@ NUMBERS = UPTO.format(3_000) + " select i, i % 7 as k from n"
 MIB = 1024 * 1024
 
 
-@pytest.fixture(params=[name for name in SOURCES if name != "mysql"])  # the room of mariadb, under another name
+def cases():
+    """One for each room; that of mysql is mariadb's, under another name."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in SERVERS else ()) for name in SOURCES if name != "mysql"
+    ]
+
+
+@pytest.fixture(params=cases())
 def case(request, tmp_path):
     """A source, made anew, and the way past it."""
     made = CASES[request.param](tmp_path)
@@ -119,6 +126,18 @@ def test_the_columns_of_a_query_that_never_ends_are_known_without_running_it(cas
         twice = f"select a.total, b.total from ({case.silent}) as a, ({case.silent}) as b"
         assert ["total", "total_2"] == [column.key for column in snapshot.columns(reading(twice))]
     assert [] == source.check(reading(case.silent))
+
+
+@pytest.mark.parametrize(
+    "name", ["Mixed Case", 'say "hi"', "it's", "per cent % {0}", ":bound", "back`tick", "select", "報告", "a;b"]
+)
+def test_a_column_may_have_any_name(case, source, name):
+    sql = f"select 2 as {case.quoted(name)}, 1 as other union all select 1, 1"
+    asked = reading(sql, order=('"' + name.replace('"', '""') + '"',))  # the way of an order, whatever the database's
+    with source.snapshot() as snapshot:
+        assert [name, "other"] == [column.key for column in snapshot.columns(asked)]
+        assert [(1, 1), (2, 1)] == rows_of(snapshot, asked)
+        assert [(1,), (2,)] == rows_of(snapshot, asked._replace(columns=(name,)))
 
 
 def test_headers_that_are_declared_alike_are_made_distinct(source):
@@ -338,6 +357,12 @@ def test_a_statement_has_its_time(case):
 
     assert "generation_timeout" == failed.value.code
     assert 0 == case.working()
+
+
+def test_a_limit_that_is_longer_than_a_server_takes_is_its_longest(case):
+    of_servers(case)
+    with case.open(busy_seconds=10.0**9, seconds=10.0**9).snapshot() as snapshot:
+        assert 3_000 == snapshot.count(reading(NUMBERS), 10)
 
 
 def test_a_session_has_a_name_and_is_ended_by_it_alone(case):

@@ -18,7 +18,7 @@ from haulage.sources import open_source
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {})"
 
 
-@pytest.fixture(params=YARDS)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def yard(request, tmp_path):
     made = YARDS[request.param](
         tmp_path,

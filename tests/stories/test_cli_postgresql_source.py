@@ -9,6 +9,7 @@ from tests.ports import free_port
 from tests.servers import postgresql
 from tests.stories.terminal import CONFIGURATION, Terminal
 
+pytestmark = pytest.mark.slow
 names = itertools.count()
 
 

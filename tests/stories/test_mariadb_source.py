@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 
 import pytest
@@ -14,7 +15,10 @@ from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
 from haulage.sources import open_source
+from haulage.sources.mariadb import MariadbSnapshot
+from haulage.sources.mariadb_lines import _packet
 
+pytestmark = pytest.mark.slow
 PLAIN = Reading("select 1 as a", {}, {}, None, (), (), None, {})
 
 
@@ -64,7 +68,7 @@ VALUES = [  # type, literal, as CSV, as JSON, type and name of the column
     ("time", "'-838:59:59'", "-838:59:59", '"-838:59:59"', (None, "time")),
     ("year", "2024", "2024", "2024", ("integer", "year")),
     ("enum('a','b,c')", "'b,c'", '"b,c"', '"b,c"', (None, None)),
-    ("blob", "x'00ff'", "AP8=", '"AP8="', (None, None)),
+    ("blob", "x'00ff'", "AP8=", '"AP8="', ("bytes", None)),
     ("uuid", "'00112233-4455-6677-8899-aabbccddeeff'", "00112233-4455-6677-8899-aabbccddeeff",
      '"00112233-4455-6677-8899-aabbccddeeff"', (None, None)),
     ("integer", "null", "", "null", ("integer", "int")),
@@ -160,3 +164,106 @@ def test_a_function_that_writes_is_refused(yard):
         yard.build(query("select writes() as a"))
     assert "1792" in failed.value.cause
     assert () == tuple(yard.run("select i from t"))
+
+
+# -- lines that the server builds ----------------------------------------------------------------------
+
+TEXTS = ("''", "' '", "'  '", "'a,b'", "'say \"hi\"'", "'a\\nb'", "'a\\rb'", "'a\\r\\nb'", "'\\\\.'", "'\\\\. '", "'.'",
+         "'NULL'", "'=1+1'", "'é🚀'", "'\uff0c'", "'\uff02'", "'a\\0b'", "repeat('x,', 1000)", "'\\\\'",
+         "null")  # fmt: skip
+NUMBERS = ("1e15", "1e-7", "1e300", "-0.0", "1e16", "123456789012345678", "0.1e0 + 0.2e0", "null", "0.00001", "5e-324")
+
+
+def by_our_encoder(monkeypatch):
+    monkeypatch.setattr(MariadbSnapshot, "stream", lambda *_: None)
+
+
+def built_twice(yard, monkeypatch, dataset, **asked):
+    """By the server, which must be able to, and by us."""
+    streams = []
+    stream = MariadbSnapshot.stream
+    with monkeypatch.context() as patched:
+        patched.setattr(MariadbSnapshot, "stream", lambda *args: streams.append(stream(*args)) or streams[-1])
+        made = yard.build(dataset, **asked)
+    with monkeypatch.context() as patched:
+        by_our_encoder(patched)
+        ours = yard.build(dataset, **asked)
+    assert [True] == [each is not None for each in streams]
+    return made, ours
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["varchar(4000)", "varchar(4000) collate utf8mb4_unicode_ci", "varchar(4000) character set utf16"],
+)
+@pytest.mark.parametrize("columns", [["v"], ["i", "v", "n"]])
+def test_the_server_and_our_encoder_write_the_same_bytes(yard, monkeypatch, kind, columns):
+    yard.run(f"create or replace table t (i integer, v {kind}, n double)")
+    for number, text in enumerate(TEXTS):
+        yard.run(f"insert into t values ({number}, {text}, {NUMBERS[number % len(NUMBERS)]})")
+    (made, content), (ours, same) = built_twice(
+        yard, monkeypatch, query("select i, v, n from t", key=("i",)), columns=columns
+    )
+
+    assert content == same
+    assert made._replace(snapshot_at=None) == ours._replace(snapshot_at=None)
+    assert ({"code": "text_replaced", "count": 1},) == made.notices
+
+
+def test_every_other_type_is_the_same_too(yard, monkeypatch):
+    columns = [(kind, literal) for kind, literal, *_ in VALUES if not kind.startswith(("float", "bit", "blob", "text"))]
+    made = ", ".join(f"v{number} {kind} null" for number, (kind, _) in enumerate(columns))
+    yard.run("set time_zone = '+00:00'", f"create or replace table t ({made})",
+             f"insert into t values ({', '.join(literal for _, literal in columns)})",
+             f"insert into t values ({', '.join('null' for _ in columns)})")  # fmt: skip
+    (_, content), (_, same) = built_twice(yard, monkeypatch, query("select * from t order by v0"))
+    assert content == same
+
+
+@pytest.mark.parametrize("kind", ["float", "bit(3)", "blob", "varbinary(3)", "text", "json"])
+def test_where_the_server_would_write_otherwise_it_is_not_asked(yard, kind):
+    yard.run(f"create or replace table t (v {kind})")
+    with open_source(yard.url).snapshot() as snapshot:
+        assert None is snapshot.stream(PLAIN._replace(sql="select v from t"), "csv")
+        assert None is snapshot.stream(PLAIN, "another")
+        assert None is not snapshot.stream(PLAIN, "csv")
+
+
+def test_a_line_that_is_too_long_for_the_server_is_no_line_with_something_left_out(yard):
+    yard.run("create or replace table t (i integer, v varchar(4000))")
+    yard.run("insert into t values (1, 'x'), (2, repeat('x', 3000)), (3, 'x')", "set global max_allowed_packet = 8192")
+    try:
+        with pytest.raises(BuildFailed) as failed:
+            yard.build(query("select i, v, v as w, v as u, v as s from t", key=("i",)))
+    finally:
+        yard.run("set global max_allowed_packet = default")
+    assert "a row is longer than max_allowed_packet of the server" == failed.value.cause
+
+
+def test_a_row_may_be_longer_than_a_packet_of_the_protocol():
+    def packets(*sizes):
+        return io.BytesIO(b"".join(size.to_bytes(3, "little") + b"\0" + b"x" * size for size in sizes)).read
+
+    most = 2**24 - 1
+    assert [5, most + 7, most, 2 * most] == [
+        len(_packet(packets(*sizes))) for sizes in [(5, 9), (most, 7, 9), (most, 0), (most, most, 0)]
+    ]
+    for cut in (b"", b"\5\0", b"\5\0\0\0xx"):
+        with pytest.raises(BuildFailed):
+            _packet(io.BytesIO(cut).read)
+
+
+def test_lines_that_are_left_in_the_middle_leave_the_snapshot_usable(yard):
+    asked = PLAIN._replace(sql="select seq as i, repeat('x', 100) as x from seq_1_to_100000000000")
+    with open_source(yard.url).snapshot() as snapshot:
+        with contextlib.closing(snapshot.stream(asked, "csv").chunks()) as chunks:
+            assert next(chunks).startswith(b"1,xxx")
+        assert 1 == snapshot.count(PLAIN, 10)
+
+
+def test_an_error_in_the_middle_of_the_lines_is_an_error(yard):
+    sql = "select seq as i, exp(case when seq = 4000 then 100000 else 1 end) as e from seq_1_to_5000"
+    with pytest.raises(BuildFailed) as failed:
+        yard.build(query(sql))
+    assert "source_failed" == failed.value.code
+    assert "1690" in failed.value.cause

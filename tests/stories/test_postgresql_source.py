@@ -13,7 +13,9 @@ import pytest
 from tests.ports import free_port
 from tests.servers import pgbouncer, postgresql
 from tests.stories.building import PostgresqlYard, query
+from tests.stories.terminal import SECRET
 
+from haulage import Haulage
 from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
@@ -24,6 +26,7 @@ from haulage.exports.reading import reading_of
 from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
 
+pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
 NASTY = {
     "small": ("smallint", "-32768", "0"),
@@ -479,3 +482,16 @@ def test_a_proxy_that_pools_transactions_may_stand_between(yard):
         with pytest.raises(BuildFailed):
             snapshot.count(Reading("select 1 as a", {}, {}, None, (), (), None, {}), 10)
     assert "id,t" == yard.build(asked)[1].decode().splitlines()[0]
+
+
+def test_a_dataset_in_python_has_the_session_of_its_source(tmp_path):
+    (tmp_path / "haulage.toml").write_text(
+        f'secret_keys = ["{SECRET}"]\n[sources.warehouse]\nurl = "postgresql://amina@db.example/shop"\n'
+        '[sources.warehouse.session]\n"app.tenant" = ":requester_tenant"\n'
+    )
+    with contextlib.closing(Haulage.from_toml(tmp_path / "haulage.toml", environ={})) as haul:
+        haul.dataset("orders", source="warehouse")(lambda: "select 1 as a")
+        orders = haul.catalogue.find("orders")
+    plan = freeze(orders, "select 1 as a", resolve_parameters(orders, {}), Requester("north", "amina"), 0, None)
+
+    assert {"app.tenant": "north"} == plan["session"]

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5
 STATEMENT_SECONDS = 60  # of a statement at a door; a build says its own
+SECONDS_MAX = 31_536_000  # of a limit, as the server takes it: a year
+AGAIN_SECONDS = 0.5  # between two kills of one statement: one that comes before it has begun finds nothing
+BINARY = 63  # the character set of what is no text
 LOOK_SECONDS = 0.05  # between two looks whether a statement is to be ended
 IN_A_URL = ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity")
 _CODES = {
@@ -131,7 +134,8 @@ class Session:
         """
         self._url = url
         self._connection = connection
-        busy, most = max(1, math.ceil(busy_seconds)), math.ceil(seconds)
+        seconds = min(seconds, SECONDS_MAX)
+        busy, most = max(1, math.ceil(min(busy_seconds, SECONDS_MAX))), math.ceil(seconds)
         settings = {
             "time_zone": "'+00:00'",
             "lock_wait_timeout": busy,
@@ -176,12 +180,15 @@ class Session:
         with self._watched(seconds, given_up), self.running(sql, binds) as cursor, told(binds):
             return list(cursor.fetchall())
 
-    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        """The columns of a statement, which is not asked for a row."""
+    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[tuple[str, int, int, int, bool]]:
+        """The columns of a statement that is not asked for a row: name, type, length, scale, whether it is bytes."""
         self.run("set session sql_select_limit = 0")
         try:
             with self.running(sql, binds) as cursor:
-                return cursor.description or ()
+                fields = vars(cursor)["_result"].fields or ()  # its description does not tell text from bytes
+                return [
+                    (each.name, each.type_code, each.length, each.scale, each.charsetnr == BINARY) for each in fields
+                ]
         finally:
             self.run(f"set session sql_select_limit = {2**64 - 1}")
 
@@ -216,9 +223,11 @@ class Session:
         until, done = math.inf if seconds is None else time.monotonic() + seconds, threading.Event()
 
         def watch() -> None:
-            while not done.wait(min(LOOK_SECONDS, seconds or LOOK_SECONDS)):
+            wait = LOOK_SECONDS
+            while not done.wait(wait):
                 if time.monotonic() >= until or (given_up is not None and given_up()):
-                    self.kill()  # again and again: one that comes before the statement finds nothing
+                    self.kill()
+                    wait = AGAIN_SECONDS
 
         thread = threading.Thread(target=watch, daemon=True, name="watch")
         thread.start()

@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from haulage.core.binds import rewrite_names
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
@@ -31,6 +30,7 @@ from haulage.sources.query import (
     quoted,
     unique_names,
     unknown_names,
+    with_values,
     wrapped,
 )
 
@@ -200,17 +200,7 @@ class PostgresqlSnapshot:
         return CopyStream(self._session, f"copy (\n{sql}\n) to stdout (format csv)", reading.binds)
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
-        """What puts the bound values into SQL."""
-
-        def value_of(name: str) -> str:
-            if name not in reading.binds:
-                raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
-            value, kind = reading.binds[name], reading.types.get(name)
-            if isinstance(value, list | tuple):
-                return ", ".join(self._literal(item, kind) for item in value) or "null"
-            return self._literal(value, kind)
-
-        return lambda sql: rewrite_names(sql, value_of)
+        return with_values(reading, self._literal)
 
     def _literal(self, value: Any, kind: str | None) -> str:
         """A bound value as SQL. Text has no type of its own, so that it is compared with whatever it stands beside."""

@@ -29,6 +29,7 @@ CONNECT_SECONDS = 5
 CANCEL_SECONDS = 2  # for the server to take a cancel
 STATEMENT_SECONDS = 60  # of a statement at a door; a build says its own
 LOOK_SECONDS = 0.05  # between two looks whether a statement is to be ended
+MILLISECONDS_MAX = 2**31 - 1  # of a limit, as the server takes it: 24 days
 GONE_SECONDS = 0.5  # between two looks of the server whether its client is still there
 PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 SPELLING = {  # of values, whatever the role or the database is set to
@@ -122,11 +123,11 @@ class Session:
         self._entered: Mapping[str, str] = {}
         self.name = connection.info.get_parameters().get("application_name", "")
         self.encoding = connection.info.parameter_status("server_encoding")
-        limit = str(math.ceil(seconds * 1000))
+        limit = str(min(math.ceil(seconds * 1000), MILLISECONDS_MAX))
         limits = {
             "statement_timeout": limit,
             "idle_in_transaction_session_timeout": limit,
-            "lock_timeout": str(math.ceil(busy_seconds * 1000)),
+            "lock_timeout": str(min(math.ceil(busy_seconds * 1000), MILLISECONDS_MAX)),
         }
         if connection.info.server_version >= 140_000:
             limits["client_connection_check_interval"] = str(int(GONE_SECONDS * 1000))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from haulage.core.binds import statements
+from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 
@@ -44,6 +44,20 @@ def wrapped(reading: Reading, what: str, bound: Callable[[str], str], wrap: str 
 def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:
     """The condition that stands after the wrapped query."""
     return f"\nwhere (\n{bound(reading.visible)}\n)" if reading.visible else ""
+
+
+def with_values(reading: Reading, literal: Callable[[Any, str | None], str]) -> Callable[[str], str]:
+    """What puts the bound values into SQL as literals, a list as one for each; ``literal`` knows value and type."""
+
+    def value_of(name: str) -> str:
+        if name not in reading.binds:
+            raise BuildFailed("source_failed", cause=f"nothing is bound as :{name}")
+        value, kind = reading.binds[name], reading.types.get(name)
+        if isinstance(value, list | tuple):
+            return ", ".join(literal(item, kind) for item in value) or "null"
+        return literal(value, kind)
+
+    return lambda sql: rewrite_names(sql, value_of)
 
 
 def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
