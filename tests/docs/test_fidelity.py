@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from tests.conformance.formats.readers import READERS, Digits, columns, write
 from tests.docs.written import DOCS, assert_written
+from tests.stories.server_values import MARIADB, POSTGRESQL, Value
 
 from haulage.formats import FORMATS, resolve_options
 
@@ -71,6 +72,22 @@ def test_what_stands_in_every_file_is_documented():
     assert_written(DOCS / "fidelity.md", "values", "\n".join(lines))
 
 
+@pytest.mark.parametrize(("server", "values"), [("postgresql", POSTGRESQL), ("mariadb", MARIADB)])
+def test_what_stands_for_the_values_of_a_server_is_documented(server, values):
+    """They are the values that tests/stories/test_server_files.py asks of the server."""
+    lines = ["| SQL | `csv` | `json` | `xlsx` | `parquet` |", "|---|---|---|---|---|"]
+    for value in values:
+        csv = code(value.csv) if value.csv else "nothing"
+        cells = [code(value.sql), csv, code(value.json), said("xlsx", value.sheet), f"{value.type} {parquet_of(value)}"]
+        lines.append(f"| {' | '.join(cells)} |")
+
+    assert_written(DOCS / "fidelity.md", server, "\n".join(lines))
+
+
+def parquet_of(value: Value) -> str:
+    return "null" if value.parquet is None else code(plain(value.parquet))
+
+
 def stands(name: str, options: dict[str, str], value: object) -> str:
     """What is read back from a file of this value, with a kind where that is not plain, and what was noticed."""
     from haulage.core.errors import BuildFailed
@@ -105,7 +122,9 @@ def plain(found: object) -> str:
         return f"{found:f}"
     if isinstance(found, date | time):
         return found.isoformat()
-    return {"True": "true", "False": "false", "nan": "NaN", "inf": "Infinity"}.get(str(found), str(found))
+    return {"True": "true", "False": "false", "nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(
+        str(found), str(found)
+    )
 
 
 def nested(found: object) -> str:
