@@ -39,6 +39,8 @@ def statements(runs):
     made, engine = [], runs._database.engine
     mock = create_mock_engine(engine.url, lambda each, *_a, **_k: made.append(str(each.compile(dialect=mock.dialect))))
     TABLE.create(mock, checkfirst=False)
+    if engine.dialect.name == "postgresql":
+        made.append(f"alter table {TABLE.name} set (fillfactor = 75)")  # as the migration says of exports
     return made
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -216,6 +217,20 @@ def test_a_value_that_was_another_in_the_first_reading_ends_the_build(first, sec
     assert "values_changed" == failed.value.code
 
 
+def test_memory_that_ran_out_is_no_change_of_values(monkeypatch):
+    import pyarrow as pa
+
+    def without_memory(*_asked):
+        raise pa.ArrowMemoryError
+
+    encoder = FORMATS["parquet"].open(columns("a"), {"codec": "zstd"})
+    encoder.look([(1,)])
+    encoder.begin()
+    monkeypatch.setattr(pa, "array", without_memory)
+    with pytest.raises(MemoryError):
+        encoder.rows([(1,)])
+
+
 # -- the file --------------------------------------------------------------------------------------
 
 
@@ -307,6 +322,34 @@ def test_where_pyarrow_is_missing_the_format_says_what_to_install(monkeypatch):
     with pytest.raises(BuildFailed) as failed:
         FORMATS["parquet"].open(columns("a"), {"codec": "zstd"})
     assert ("library_missing", "pip install 'haulage[parquet]'") == (failed.value.code, failed.value.detail)
+
+
+@pytest.mark.parametrize(("allowed", "refused"), [(255, True), (256, False), (512, False), (None, False)])
+def test_too_little_memory_is_a_failure_with_a_code_and_no_crash(monkeypatch, allowed, refused):
+    limit = resource.RLIM_INFINITY if allowed is None else allowed * 1024 * 1024
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limit, resource.RLIM_INFINITY))
+    if not refused:
+        assert FORMATS["parquet"].open(columns("a"), {"codec": "zstd"})
+        return
+    with pytest.raises(BuildFailed) as failed:
+        FORMATS["parquet"].open(columns("a"), {"codec": "zstd"})
+
+    said = "A Parquet file needs 256 MiB of memory, and only 255 are allowed."
+    assert ("out_of_memory", said) == (failed.value.code, failed.value.detail)
+
+
+def test_the_least_memory_is_enough_for_several_row_groups():
+    script = (
+        "import resource; from haulage.formats import FORMATS, parquet; from haulage.core.reading import Column\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (parquet.LEAST_MEMORY,) * 2)\n"
+        "rows = [(number, f'text {number}') for number in range(1000)]\n"
+        "encoder = FORMATS['parquet'].open([Column('n', 'n'), Column('t', 't')], {'codec': 'zstd'})\n"
+        "encoder.look(rows); encoder.begin(); sizes = [len(encoder.rows(rows)) for _ in range(140)]\n"
+        "encoder.end(); print(sum(map(bool, sizes)))"
+    )
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (0, "2\n") == (made.returncode, made.stdout), made.stderr
 
 
 def test_the_other_formats_and_the_catalogue_do_not_load_pyarrow():

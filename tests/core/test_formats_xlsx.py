@@ -250,6 +250,16 @@ def test_the_limits_are_those_of_a_sheet():
     assert ((None, None),) == tuple({(FORMATS[name].rows_max, FORMATS[name].columns_max) for name in ("csv", "json")})
 
 
+def test_a_notice_names_no_more_columns_than_a_reader_wants_to_see():
+    names = [f"c{number}" for number in range(150)]
+    encoder = FORMATS["xlsx"].open(columns(*names), EXACT)
+    encoder.begin()
+    encoder.rows([(2**60,) * 150] * 2)
+
+    assert {"written_as_text": 300} == dict(encoder.notices.items())
+    assert names[:100] == encoder.notices.columns("written_as_text")
+
+
 # -- several sheets --------------------------------------------------------------------------------
 
 

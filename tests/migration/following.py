@@ -46,11 +46,11 @@ CHANGES = {  # of the copy: file, what stands there, what stands there in the ne
     ],
     "stores/tables.py": [
         (
-            '    CheckConstraint(\n        "state <> ',
+            '        Column("stored_bytes", BigInteger),\n',
             (
-                '    Column("colour", String(32)),\n'
-                '    Column("weight", Integer, nullable=False, server_default="7"),\n'
-                '    CheckConstraint(\n        "state <> '
+                '        Column("stored_bytes", BigInteger),\n'
+                '        Column("colour", String(32)),\n'
+                '        Column("weight", Integer, nullable=False, server_default="7"),\n'
             ),
         )
     ],

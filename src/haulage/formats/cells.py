@@ -116,7 +116,7 @@ def _moment(text: str) -> datetime | str:
         found = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if text in _spellings(found) else text
+    return found if text == found.isoformat(" ") or text in _spellings(found) else text
 
 
 def _spellings(moment: datetime) -> tuple[str, ...]:

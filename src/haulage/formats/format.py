@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # only a type: the child need not load the whole catalogue to
     from haulage.core.catalogue import Column
 
 
+COLUMNS_NAMED = 100  # by one notice: a run keeps them, and each of its readers gets them
+
+
 class Notices:
     """What was written otherwise than it was read, counted by code."""
 
@@ -28,10 +31,12 @@ class Notices:
         if n:
             self._counts[code] = self._counts.get(code, 0) + n
             if column is not None:
-                self._columns.setdefault(code, {})[column] = None
+                named = self._columns.setdefault(code, {})
+                if len(named) < COLUMNS_NAMED:
+                    named[column] = None
 
     def columns(self, code: str) -> list[str]:
-        """The headers of the columns in which it happened, where they were told."""
+        """The headers of the columns in which it happened, where they were told; of very many the first."""
         return list(self._columns.get(code, ()))
 
     def items(self) -> ItemsView[str, int]:

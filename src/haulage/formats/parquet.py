@@ -20,6 +20,7 @@ GROUP_ROWS = 65_536
 GROUP_BYTES = 16 * 1024 * 1024  # of the values in memory, which they take several times while they are packed
 SNAPSHOT_KEY = "haulage.snapshot_at"
 INSTALL = "pip install 'haulage[parquet]'"
+LEAST_MEMORY = 256 * 1024 * 1024  # of address space; with less pyarrow does not fail but ends the process
 
 
 class _Pieces:
@@ -51,10 +52,7 @@ class ParquetEncoder:
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         assert columns, "a file has at least one column"
-        if missing := _missing():
-            from haulage.core.errors import BuildFailed
-
-            raise BuildFailed("library_missing", missing)
+        _refuse_where_it_cannot_be()
         from haulage.formats.cells import known_type
         from haulage.formats.parquet_columns import ParquetColumn
 
@@ -129,6 +127,21 @@ class ParquetEncoder:
         self._batches = rest.to_batches()
         self.held -= rows
         self._bytes = sum(batch.nbytes for batch in self._batches)
+
+
+def _refuse_where_it_cannot_be() -> None:
+    import resource
+
+    from haulage.core.errors import BuildFailed
+
+    if missing := _missing():
+        raise BuildFailed("library_missing", missing)
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed != resource.RLIM_INFINITY and allowed < LEAST_MEMORY:
+        said = (
+            f"A Parquet file needs {LEAST_MEMORY // 1024**2} MiB of memory, and only {allowed // 1024**2} are allowed."
+        )
+        raise BuildFailed("out_of_memory", said)
 
 
 def _readable_headers(columns: Sequence[Column], notices: Notices) -> list[str]:

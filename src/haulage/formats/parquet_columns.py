@@ -173,7 +173,7 @@ class ParquetColumn:
             raise self._changed()
         try:
             return self._texts(cells, typed, kinds) if self._is_text else self._typed(typed, kinds)
-        except (pa.ArrowException, OverflowError) as problem:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:  # not ArrowMemoryError
             raise self._changed() from problem
 
     def _changed(self) -> BuildFailed:
