@@ -94,8 +94,23 @@ def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
         cells = as_decimals(cells)
     if known not in _READERS or str not in set(map(type, cells)):
         return cells
+    if known in _IN_BULK and (whole := _in_bulk(cells, *_IN_BULK[known])) is not None:
+        return whole
     read = _READERS[known]
     return [read(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def _in_bulk(cells: Sequence[Any], read: Callable[[str], Any], spell: Callable[[Any], str]) -> Sequence[Any] | None:
+    """A column of nothing but texts of one spelling, and NULL; by loops in C, a fifth of the time. None for others."""
+    texts = [cell for cell in cells if cell is not None]
+    try:
+        found = list(map(read, texts))
+    except (ValueError, TypeError):
+        return None
+    if list(map(spell, found)) != texts:
+        return None
+    left = iter(found)
+    return found if len(texts) == len(cells) else [None if cell is None else next(left) for cell in cells]
 
 
 def is_typed(known: str | None) -> bool:
@@ -180,7 +195,20 @@ _READERS: dict[str | None, Callable[[str], object]] = {
     "time": _clock,
     "uuid": _uuid,
 }
+_IN_BULK: dict[str | None, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+    "date": (date.fromisoformat, date.isoformat),
+    "timestamp": (datetime.fromisoformat, str),
+    "time": (time.fromisoformat, str),
+    "integer": (int, str),
+}
 _NATIVE = {"uuid": "uuid", "time": "time", "time without time zone": "time"}  # what servers call it -> a name above
+
+
+def plain_texts(decimals: Sequence[Decimal]) -> list[str] | None:
+    """Decimals as ``decimal_text`` has them, where nothing is special about any; None where there is."""
+    texts = list(map(str, decimals))
+    line = "".join(texts)
+    return None if "E" in line or "N" in line or "I" in line else texts
 
 
 def decimal_text(value: Decimal) -> str:

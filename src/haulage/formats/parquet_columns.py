@@ -26,6 +26,7 @@ from haulage.formats.cells import (
     family,
     is_typed,
     mended,
+    plain_texts,
 )
 from haulage.formats.json_values import JsonValues
 
@@ -96,10 +97,19 @@ class ParquetColumn:
         if name == "integer":
             self._integers = (min(self._integers[0], *cells), max(self._integers[1], *cells))
         elif name == "decimal":
-            for cell in cells:
-                self._measure_decimal(cell)
+            self._measure_decimals(cells)
         else:
             self._offsets.update([cell.utcoffset() for cell in cells])
+
+    def _measure_decimals(self, cells: Sequence[Any]) -> None:
+        texts = plain_texts(cells)
+        if texts is None:
+            for cell in cells:
+                self._measure_decimal(cell)
+            return
+        halves = [text.partition(".") for text in texts]
+        self._whole_digits = max(self._whole_digits, *[len(whole.lstrip("-0")) for whole, _, _ in halves])
+        self._scale = max(self._scale, *[len(rest) for _, _, rest in halves])
 
     def _measure_decimal(self, cell: Any) -> None:
         _, digits, exponent = cell.as_tuple()
@@ -139,7 +149,7 @@ class ParquetColumn:
 
     def _decimal(self) -> pa.DataType | None:
         """As declared, if that is enough; else with as many digits as there can be, so that they stay the same."""
-        whole = max(self._whole_digits, *(len(str(abs(each))) for each in self._integers))
+        whole = max(self._whole_digits, *(len(str(abs(each)).lstrip("0")) for each in self._integers))
         scale = self._scale
         if (said := _SCALED.fullmatch(self._declared or "")) and int(said[1]) <= DIGITS:
             precision, declared_scale = int(said[1]), int(said[2])
@@ -180,7 +190,7 @@ class ParquetColumn:
         return BuildFailed("values_changed", cause=f"the column {self.header[:80]!r}")
 
     def _typed(self, cells: Sequence[Any], kinds: Iterable[type]) -> pa.Array:
-        if pa.types.is_temporal(self._type) and not self._offsets.issuperset(_offsets(cells)):
+        if self._offsets and not self._offsets.issuperset(_offsets(cells)):
             raise self._changed()  # Arrow would move them to the zone of the others
         for kind in kinds:
             plain = _PLAIN.get(self._names[kind], kind)

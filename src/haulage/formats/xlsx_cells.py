@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from haulage.formats.cells import (
     NON_FINITE,
     NON_FINITE_AS_TEXT,
-    NUMBERS,
     NUMBERS_OR_NULL,
     TEXT_OR_NULL,
     WRITTEN_AS_TEXT,
@@ -24,6 +23,7 @@ from haulage.formats.cells import (
     decimal_text,
     family,
     is_typed,
+    plain_texts,
 )
 from haulage.formats.xlsx_parts import (
     CLOCK,
@@ -46,7 +46,8 @@ DIGITS = 15  # of a number that a double holds and a spreadsheet shows
 _INTEGER_MAX = 10**DIGITS - 1
 _SMALLEST = 2.2250738585072014e-308  # a spreadsheet has no smaller double but 0
 _DAY_ZERO = 693_594  # 1899-12-30 as an ordinal
-_FIRST_DAY = date(1900, 3, 1).toordinal()
+_FIRST_DATE = date(1900, 3, 1)
+_FIRST_DAY = _FIRST_DATE.toordinal()
 _DAY_MILLISECONDS = 86_400_000
 _FINE = 1000  # microseconds of the finest part of a second that readers keep
 ZONES_AS_UTC = "zones_as_utc"  # a notice, only where it was asked for: moments that lost their zone
@@ -107,20 +108,30 @@ class XlsxCells:
                 self._notices.count(WRITTEN_AS_TEXT, len(cells), column=self._header)
             return self._texts(cells, text)
         kinds = set(map(type, cells))
-        if kinds <= NUMBERS:
-            numbers = self._numbers(cells, kinds)
-            if numbers is not None:
-                return '"><v>', numbers, "</v></c>"
-        if kinds <= NUMBERS_OR_NULL:
-            there = [cell for cell in cells if cell is not None]
-            if there and (numbers := self._numbers(there, kinds)) is not None:
-                left = iter(numbers)
-                return "", [_BLANK if cell is None else f'"><v>{next(left)}</v></c>' for cell in cells], ""
+        if kinds == {date} and min(cells) >= _FIRST_DATE:
+            return f'" s="{DAY}"><v>', [str(day - _DAY_ZERO) for day in map(date.toordinal, cells)], "</v></c>"
+        if (numbers := self._plain_numbers(cells, kinds)) is not None:
+            return numbers
         if kinds <= TEXT_OR_NULL:
             write = self._writers["text"]
             return "", [_BLANK if cell is None else write(cell) for cell in cells], ""
         writers = {kind: self._writers[family(kind)] for kind in kinds}
         return "", [writers[type(cell)](cell) for cell in cells], ""
+
+    def _plain_numbers(self, cells: Sequence[Any], kinds: set[type]) -> tuple[str, Iterable[str], str] | None:
+        """A column of numbers and NULL in which nothing is special."""
+        there = [cell for cell in cells if cell is not None]
+        numbers = None
+        if there and kinds <= NUMBERS_OR_NULL:
+            numbers = self._numbers(there, kinds)
+        elif there and {family(kind) for kind in kinds} <= {"decimal", "null"}:
+            numbers = _decimals(there)
+        if numbers is None:
+            return None
+        if len(there) == len(cells):
+            return '"><v>', numbers, "</v></c>"
+        left = iter(numbers)
+        return "", [_BLANK if cell is None else f'"><v>{next(left)}</v></c>' for cell in cells], ""
 
     def _numbers(self, cells: Sequence[Any], kinds: set[type]) -> list[str] | None:
         """The texts of integers and floats, or None when one of them is special."""
@@ -236,6 +247,12 @@ class XlsxCells:
         from haulage.formats.json_values import JsonValues
 
         return JsonValues(self._notices).text(document)
+
+
+def _decimals(cells: Sequence[Decimal]) -> list[str] | None:
+    """Short ones as they stand in a file; None where one has to be looked at."""
+    texts = plain_texts(cells)
+    return texts if texts and max(map(len, texts)) <= DIGITS else None
 
 
 def _since_midnight(cell: datetime | time) -> int:
