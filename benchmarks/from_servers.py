@@ -1,0 +1,123 @@
+"""The figures of sources on servers, PostgreSQL and MariaDB; data_plane.py runs them, on servers that the tests have."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from contextlib import closing
+
+from first import QUERY, Setting, build_once
+from lineitem import MARIADB, make_postgresql
+from lines import alternating, figure, median
+from tests.servers import mariadb, postgresql
+
+MEMORY_ROWS = (300_000, 3_000_000)  # ten times as many rows in the same memory
+
+
+def postgresql_table(rows: int) -> str:
+    """A table of so many rows in a server that is started for these figures; gives its URL."""
+    server, name = postgresql.server(), f"lineitem{rows}"
+    if not server.execute("postgres", f"select 1 from pg_database where datname = '{name}'"):
+        server.execute("postgres", f"create database {name}")
+        with closing(server.connect(name)) as connection:
+            make_postgresql(connection, rows)
+    return server.url(name)
+
+
+def mariadb_table(rows: int) -> str:
+    """The same in a server of MariaDB."""
+    server, name = mariadb.server(), f"lineitem{rows}"
+    if not server.execute(None, f"select 1 from information_schema.schemata where schema_name = '{name}'"):
+        server.execute(None, f"create database {name} character set utf8mb4")
+        server.execute(name, *(statement.format(rows=rows) for statement in MARIADB))
+    return server.url(name)
+
+
+def mariadb_csv(setting: Setting) -> None:
+    """CSV from MariaDB, through the driver that is pure Python, against the server's own client in batch mode."""
+    url, rows = mariadb_table(setting.rows), setting.rows
+    place = [f"--port={mariadb.server().port}", "--host=127.0.0.1", "--user=root", f"--database=lineitem{rows}"]
+    command = ["mariadb", "--no-defaults", *place, "--batch", "--quick", f"--execute={QUERY}"]
+    if shutil.which("mariadb") is None:
+        raise SystemExit("mariadb_csv needs the mariadb command: apt-get install mariadb-client-core")
+
+    def ours() -> float:
+        seconds, _, file = build_once(setting, url, QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        return seconds
+
+    def peer() -> float:
+        target = setting.folder / "peer.tsv"
+        began = time.perf_counter()
+        with target.open("wb") as out:
+            subprocess.run(command, stdout=out, check=True)
+        seconds = time.perf_counter() - began
+        target.unlink()
+        return seconds
+
+    mine, theirs = alternating(setting.times, ours, peer)
+    figure(
+        "mariadb_csv",
+        median(mine),
+        "s",
+        peer=f"mariadb --batch --quick, {rows:,} rows",
+        peer_value=median(theirs),
+        ratio=median(theirs) / median(mine),
+        target=0.3,
+        runs=mine,
+    )
+
+
+def postgresql_csv(setting: Setting) -> None:
+    """CSV from PostgreSQL against the server's own COPY through psql, both with a header and as a file on the disk."""
+    url = postgresql_table(setting.rows)
+    target = setting.folder / "peer.csv"
+    command = [postgresql.programs() / "psql", "-q", "-X", url.replace("+psycopg", ""), "-c",
+               f"\\copy ({QUERY}) to '{target}' with (format csv, header)"]  # fmt: skip
+
+    def ours() -> float:
+        seconds, _, file = build_once(setting, url, QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        return seconds
+
+    def peer() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        seconds = time.perf_counter() - began
+        target.unlink()
+        return seconds
+
+    _, _, file = build_once(setting, url, QUERY, 2**40)
+    subprocess.run(command, check=True)
+    if file.read_bytes() != target.read_bytes():
+        raise SystemExit("postgresql_csv: the two files differ")
+    shutil.rmtree(file.parent)
+    mine, theirs = alternating(setting.times, ours, peer)
+    figure(
+        "postgresql_csv",
+        median(mine),
+        "s",
+        peer=f"psql \\copy, {setting.rows:,} rows",
+        peer_value=median(theirs),
+        ratio=median(theirs) / median(mine),
+        target=0.95,
+        runs=mine,
+    )
+
+
+def postgresql_peak_rss_mib(setting: Setting) -> None:
+    """The child's peak memory with rows of PostgreSQL, at few and at ten times as many."""
+    for rows in MEMORY_ROWS:
+        _, peak, file = build_once(setting, postgresql_table(rows), QUERY, 2**40)
+        shutil.rmtree(file.parent)
+        figure(
+            "postgresql_peak_rss_mib",
+            peak,
+            "MiB",
+            peer=f"limit at {rows:,} rows",
+            peer_value=100,
+            ratio=100 / peak,
+            target=1,
+            runs=[peak],
+        )
