@@ -1,4 +1,4 @@
-"""The figures of sources on servers, PostgreSQL and MariaDB; data_plane.py runs them, on servers that the tests have."""
+"""The figures of sources on servers, PostgreSQL and MariaDB; data_plane.py runs them, on the servers of the tests."""
 
 from __future__ import annotations
 
