@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from haulage.core.catalogue import Column, Dataset, Parameter
     from haulage.core.errors import BuildFailed, ConfigInvalid, HaulageError, Refused
     from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
+    from haulage.core.pages import Page
     from haulage.core.requester import Requester
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ _HOMES = {
     "ExportLimits": "haulage.core.limits",
     "Haulage": "haulage.app",
     "HaulageError": "haulage.core.errors",
+    "Page": "haulage.core.pages",
     "Parameter": "haulage.core.catalogue",
     "Refused": "haulage.core.errors",
     "Requester": "haulage.core.requester",
@@ -41,6 +43,7 @@ __all__ = [
     "ExportLimits",
     "Haulage",
     "HaulageError",
+    "Page",
     "Parameter",
     "Refused",
     "Requester",

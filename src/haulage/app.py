@@ -8,16 +8,17 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.open import open_artifacts
 from haulage.config import Known, Settings, dataset_faults, load, with_session
 from haulage.core import events
-from haulage.core.catalogue import Catalogue, Column, Dataset
+from haulage.core.catalogue import Catalogue, Column, Dataset, Pages
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
 from haulage.core.limits import BuildLimits
+from haulage.core.pages import PAGE_BYTES, PAGE_ROWS, Page, place_of
 from haulage.core.ports import Source
 from haulage.core.requester import Requester
 from haulage.exports.access import Standing, access_at_run
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from haulage.web.app import Authenticate
 
 Function = Callable[..., str]
+PageFunction = TypeVar("PageFunction", bound=Callable[..., Page | tuple[Any, ...]])
+PAGE_ARGUMENTS = 3  # that every page function gets: requester, cursor, limit
 
 
 class Haulage:
@@ -188,6 +191,72 @@ class Haulage:
             if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
                 raise ConfigInvalid(faults, f"dataset {name}")
             self.catalogue.add(with_session(dataset, self.settings.sources))
+            return function
+
+        return declare
+
+    def pages(
+        self,
+        name: str,
+        *,
+        columns: Mapping[str, Column],
+        label: str = "",
+        description: str = "",
+        permission: str | None = None,
+        key: Sequence[str] = (),
+        count: Callable[..., int | None] | None = None,
+        page_rows: int = PAGE_ROWS,
+        page_bytes: int = PAGE_BYTES,
+        environment: Mapping[str, str] | None = None,
+        formats: Sequence[str] = ("csv",),
+        on_worker_loss: Literal["fail", "rerun"] = "fail",
+        verify: Literal["end", "full"] = "end",
+        limits: BuildLimits | None = None,
+    ) -> Callable[[PageFunction], PageFunction]:
+        """Declare a dataset whose rows a Python function answers page by page, as an API does.
+
+        The function gets the requester, the cursor (None for the first page) and how many rows it may answer, and
+        then the parameters, typed by annotations as those of ``dataset``. It is imported and called in the process
+        that builds a file, by the name of its module; nothing is opened there when a module opens a ``Haulage``.
+
+        Args:
+            columns: header and type of every column of a row, by key.
+            key: what identifies a row, where the order of the pages is certain.
+            count: answers how many rows there will be, or None; gets the requester and the parameters.
+            environment: what the function finds in ``os.environ``; ``"env:NAME"`` is taken from the worker's.
+
+        Raises:
+            ConfigInvalid, ValueError, TypeError: as ``dataset``.
+
+        Example:
+            >>> @haul.pages("tickets", columns={"id": Column("id", "No.", "integer")}, key=["id"])
+            ... def tickets(requester: Requester, cursor: int | None, limit: int, status: str = "open") -> Page:
+            ...     found = api.tickets(requester.tenant, status, after=cursor or 0, limit=limit)
+            ...     return Page([{"id": each.id} for each in found], found[-1].id if len(found) == limit else None)
+        """
+
+        def declare(function: PageFunction) -> PageFunction:
+            dataset = Dataset(
+                name=name,
+                source="",
+                label=label or name.replace("_", " ").capitalize(),
+                description=description or (function.__doc__ or "").strip().partition("\n")[0],
+                permission=permission,
+                pages=Pages(
+                    place_of(function), count and place_of(count), page_rows, page_bytes, dict(environment or {})
+                ),
+                count=count,
+                parameters=parameters_of(function, PAGE_ARGUMENTS),
+                columns=columns,
+                key=tuple(key),
+                formats=tuple(formats),
+                on_worker_loss=on_worker_loss,
+                verify=verify,
+                limits=limits,
+            )
+            if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
+                raise ConfigInvalid(faults, f"dataset {name}")
+            self.catalogue.add(dataset)
             return function
 
         return declare

@@ -23,6 +23,7 @@ def in_double_quotes(name):
 class Sqlite:
     quoted = staticmethod(in_double_quotes)
     typed = False
+    snapshot = True
     server = False
     endless = RECURSION  # rows at once, and no end to them
     silent = "with recursive n(i) as (select 1 union all select i + 1 from n) select sum(i) as total from n"
@@ -50,6 +51,7 @@ class Sqlite:
 class Postgresql:
     quoted = staticmethod(in_double_quotes)
     typed = True
+    snapshot = True
     server = True
     endless = RECURSION
     silent = "select sum(a) as total from generate_series(1, 1000000) as a, generate_series(1, 1000000) as b"
@@ -83,6 +85,7 @@ class Postgresql:
 class Mariadb:
     quoted = staticmethod(lambda name: "`" + name.replace("`", "``") + "`")
     typed = True
+    snapshot = True
     server = True
     endless = "select seq as i from seq_1_to_100000000000"  # a recursion is made whole before its first row comes
     silent = "select sum(a.seq * b.seq) as total from seq_1_to_1000000 as a, seq_1_to_1000000 as b"

@@ -33,7 +33,8 @@ def known(request, tmp_path, monkeypatch):
     monkeypatch.chdir(Terminal(tmp_path).shop(configuration=configuration).folder)
     haul = Haulage.from_toml("haulage.toml")
     somebody = Requester("default", "amina")
-    yield {"haul": haul, "requester": somebody, "date": date, "Requester": Requester, "Haulage": Haulage}
+    names = {"Requester": Requester, "Haulage": Haulage, "Column": haulage.Column, "Page": haulage.Page}
+    yield {"haul": haul, "requester": somebody, "date": date, "__name__": "shop.tickets", **names}
     haul.close()
 
 

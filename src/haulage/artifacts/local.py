@@ -18,6 +18,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -26,6 +27,7 @@ from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
 MIB = 1024 * 1024
+BURIED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENAMETOOLONG)  # what a locked or a deep folder answers
 FREE_SHARE = 0.1  # of the disk; less is worth a word
 Examined: TypeAlias = tuple[str, str, str]  # OK, WARN or FAIL; what was found; what to do
 KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")  # a run's id and a claim's number
@@ -145,8 +147,8 @@ class LocalArtifacts:
                 raise BuildFailed("verify_failed", cause="the size on disk is not the size written")
             part.rename(self._files / key)
             _sync_folder(self._files)
-        with suppress(OSError):  # Told to ignore errors, it may raise one all the same, that of a close.
-            shutil.rmtree(self._work / key, ignore_errors=True)  # What stays there goes with the key.
+        with suppress(OSError):
+            _remove_tree(self._work / key)  # What stays there goes with the key.
 
     def remove(self, key: str) -> bool:
         """Remove everything of a key. The unfinished goes first: a rename that comes too late fails."""
@@ -260,9 +262,43 @@ def _remove_entry(path: Path) -> bool:
     except OSError:
         if path.is_symlink() or not path.is_dir():
             raise
-        shutil.rmtree(path)
+        _remove_tree(path)
     _sync_folder(path.parent)
     return True
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder with all that a build has left in it, also what a command has locked or buried."""
+    try:
+        shutil.rmtree(folder)
+    except RecursionError:
+        _unearth(folder)
+    except OSError as problem:
+        if problem.errno not in BURIED:
+            raise
+        _unearth(folder)
+
+
+def _unearth(folder: Path) -> None:
+    """The same for folders that are locked, or so deep that a path or a stack does not hold them.
+
+    What lies in a folder of it is moved up and met there, so no path grows long and nothing calls itself. A link is not
+    followed.
+    """
+    folder.chmod(0o700)
+    names = (folder / f"{os.urandom(8).hex()}-{number}" for number in count())
+    while entries := list(folder.iterdir()):
+        for entry in entries:
+            if entry.is_symlink() or not entry.is_dir():
+                entry.unlink()
+                continue
+            entry.chmod(0o700)
+            for inner in list(entry.iterdir()):
+                if inner.is_dir() and not inner.is_symlink():
+                    inner.chmod(0o700)  # or its own user could not move it
+                inner.rename(next(names))
+            entry.rmdir()
+    folder.rmdir()
 
 
 def _sync_folder(folder: Path) -> None:

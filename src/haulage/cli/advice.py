@@ -73,6 +73,11 @@ ADVICE = {
     "permission_lost": "Give the grant back. Worker and web must read the same keys and the same [operator].",
     "stored_unreadable": "Export again; haulage doctor --check looks at every row. See to the disk of the store.",
     "source_gone": "Let worker and web read the same configuration, and start the worker again.",
+    "list_failed": "The worker's log has what the page function raised. Run: haulage datasets check DATASET.",
+    "list_stalled": "Let the page function answer the key of its last row as the cursor, and none after the last page.",
+    "page_oversize": "Let the page function answer at most limit rows, or set page_rows or page_bytes.",
+    "command_failed": "The worker's log has its last words. Run: haulage datasets check DATASET.",
+    "report_invalid": "The worker's log says what is wrong with report.json; docs/own-code.md says what belongs there.",
     "build_failed": "The worker's log has the cause.",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from haulage.core.errors import BuildFailed, Refused
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
+from haulage.worker.host import looked_up, rehearse
 
 # What a parameter without a default is prepared with; the rows do not matter, the query does.
 SAMPLES = {
@@ -78,7 +79,7 @@ def _list(chosen: list[Dataset], as_json: bool) -> None:
     rows = [
         [
             dataset.name,
-            dataset.source,
+            dataset.source or "-",
             ", ".join(dataset.formats),
             dataset.permission or "everybody",
             ", ".join(parameter.name + ("" if parameter.required else "?") for parameter in dataset.parameters) or "-",
@@ -103,23 +104,22 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
         ],
         "key": list(dataset.key),
         "order": list(dataset.order),
-        "declared_in": "python" if dataset.function else "file",
+        "declared_in": "python" if dataset.function or dataset.pages else "file",
     }
 
 
 def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
     settings = all_of_them.settings
-    warnings = []
-    if not dataset.key and not dataset.order:
+    warnings = _not_here(dataset)
+    if not dataset.key and not dataset.order and dataset.command is None:
         warnings.append('it has neither key nor order: two exports may differ in their order; write key = ["id"]')
     try:
         given = {each.name: _sample(each) for each in dataset.parameters if each.default is None}
         resolved = resolve_parameters(dataset, given)
         sql = query_of(dataset, resolved, settings.doors.evaluate_seconds)
         plan = freeze(dataset, sql, resolved, settings.operator, now_ms(), None)
-        unread = why_unread(all_of_them, dataset.source)
-        found = [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
+        found = _problems(all_of_them, dataset, plan)
     except Refused as refused:
         cause = refused.__cause__
         told = f" ({type(cause).__name__}: {cause})" if cause else ""
@@ -128,6 +128,28 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     journal = [sentence for sentence in found if "journal mode" in sentence]
     problems = [sentence for sentence in found if sentence not in journal]
     return Checked(dataset.name, tuple(problems), (*journal, *warnings))
+
+
+def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) -> list[str]:
+    if dataset.command is not None:
+        return _program_problems(dataset.command.arguments[0])
+    if dataset.pages is not None:
+        return rehearse(all_of_them.settings.operator.frozen(), plan["pages"])
+    unread = why_unread(all_of_them, dataset.source)
+    return [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
+
+
+def _program_problems(program: str) -> list[str]:
+    path = Path(program)
+    if not path.is_file():
+        return [f"there is no program {path}; see command"]
+    return [] if os.access(path, os.X_OK) else [f"this user may not run {path}; run: chmod +x {path}"]
+
+
+def _not_here(dataset: Dataset) -> list[str]:
+    """What code of the host needs of the environment of a worker, and this process has not."""
+    _, missing = looked_up(dataset.environment)
+    return [f"the environment of this process has no {name}; see that the worker's has it" for name in missing]
 
 
 def why_unread(all_of_them: Declared, name: str) -> str | None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from haulage.config.commands import judge_command, judge_environment, read_command
 from haulage.config.faults import Faults, meant, shown
 from haulage.config.kinds import ANY, BOOLEAN, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
-from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Parameter
+from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
 from haulage.core.limits import BuildLimits
 from haulage.core.values import read_value
 
@@ -51,20 +52,22 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
     default = Dataset(name, "")
     loss: Literal["fail", "rerun"] = "rerun" if table.read("on_worker_loss", LOSS_KIND, "fail") == "rerun" else "fail"
     verify: Literal["end", "full"] = "full" if table.read("verify", VERIFY_KIND, "end") == "full" else "end"
+    command = read_command(table, folder)
     return Dataset(
         name=name,
-        source=table.demand("source", TEXT, ""),
+        source=table.demand("source", TEXT, "") if command is None else "",
         label=table.read("label", TEXT, ""),
         description=table.read("description", TEXT, ""),
         permission=table.read("permission", TEXT, None),
-        sql=_sql(table, folder),
+        sql=_sql(table, folder) if command is None else "",
+        command=command,
         parameters=tuple(_parameter(key, inside) for key, inside in table.tables("parameters")),
         columns={key: _column(key, inside) for key, inside in table.tables("columns")},
         hidden=table.read("hidden", TEXTS, ()),
         visible=table.read("visible", TEXT, None),
         key=table.read("key", TEXTS, ()),
         order=table.read("order", TEXTS, ()),
-        formats=table.read("formats", TEXTS, default.formats),
+        formats=table.read("formats", TEXTS, default.formats) if command is None else tuple(command.formats),
         on_worker_loss=loss,
         verify=verify,
         limits=_limits(table, base),
@@ -139,9 +142,13 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
         write = f'write one: [sources.{dataset.source}] with url = "sqlite:///shop.db"'
         guess = meant(dataset.source, known.sources) if known.sources else write
         faults.wrong(f"{path}.source", dataset.source, f"there is no such source; {guess}")
+    if dataset.pages is not None:
+        _judge_pages(dataset, dataset.pages, path, faults)
+    if dataset.command is not None:
+        judge_command(dataset, dataset.command, path, faults)
     if not dataset.formats:
         faults.wrong(f"{path}.formats", [], 'write at least one, such as ["csv"]')
-    for name in dataset.formats:
+    for name in () if dataset.command else dataset.formats:
         if known.formats is not None and name not in known.formats:
             faults.wrong(f"{path}.formats", name, f"there is no such format; {meant(name, known.formats)}")
     for term in dataset.order:
@@ -161,9 +168,22 @@ def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
             guess = meant(name, declared | reserved)
             write = f"or write {name} = {{type = …}} in [{path}.parameters]"
             faults.say(f"{path}.{place} binds :{name}, which no parameter declares; {guess} ({write})")
-    if dataset.function is None and dataset.sql:
+    if dataset.function is None and dataset.sql:  # code of the host gets every parameter
         for name in sorted(declared - bound["sql"] - bound["visible"]):
             faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
+
+
+def _judge_pages(dataset: Dataset, pages: Pages, path: str, faults: Faults) -> None:
+    if not dataset.columns:
+        faults.say(f'{path}.columns is missing; name every column of a row, as nobody else does: {{"id": Column(…)}}')
+    for function in (pages.function, pages.count):
+        module, _, name = (function or "").partition(":")
+        if module == "__main__" or "<" in name:
+            why = "is found by its name only at the top of a module that can be imported; move it there"
+            faults.say(f"{path}: {function} {why}")
+    if min(pages.page_rows, pages.page_bytes) < 1:
+        faults.say(f"{path}: page_rows and page_bytes are numbers from 1 on")
+    judge_environment(pages.environment, path, faults)
 
 
 def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:

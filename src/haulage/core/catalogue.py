@@ -6,10 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from haulage.core.limits import BuildLimits
+from haulage.core.pages import PAGE_BYTES, PAGE_ROWS
 from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: it belongs to a declaration, too
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -46,6 +47,47 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Pages:
+    """A list that a Python function answers page by page; the child of a run imports it (``sources/pages.py``).
+
+    Args:
+        function: ``module:name`` of ``page(requester, cursor, limit, …)``.
+        count: ``module:name`` of ``count(requester, …)``, if there is one.
+        environment: what the child may know of its worker's environment; ``env:NAME`` is looked up by the worker.
+    """
+
+    function: str
+    count: str | None = None
+    page_rows: int = PAGE_ROWS  # page_oversize; what the function is asked for at once
+    page_bytes: int = PAGE_BYTES  # page_oversize
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One format that a command makes, as its operator declares it."""
+
+    suffix: str  # with its dot
+    media_type: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An external program that builds a file; ``core/commands.py`` says how its arguments are filled in.
+
+    Args:
+        arguments: the program, with its path, and its words.
+        formats: what it makes, by name.
+        environment: all that it finds there; ``env:NAME`` is looked up by the worker.
+    """
+
+    arguments: tuple[str, ...]
+    formats: Mapping[str, Made]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """One thing that can be exported. See ``docs/datasets.md`` for what each member does."""
 
@@ -56,6 +98,9 @@ class Dataset:
     permission: str | None = None
     sql: str = ""
     function: Callable[..., str] | None = field(default=None, compare=False)
+    pages: Pages | None = None  # instead of a query
+    command: Command | None = None  # instead of a query
+    count: Callable[..., int | None] | None = field(default=None, compare=False)  # of pages, for the doors
     parameters: tuple[Parameter, ...] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)  # declared headers and types, by key
     hidden: tuple[str, ...] = ()
@@ -67,6 +112,17 @@ class Dataset:
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
     limits: BuildLimits | None = None  # None: those of the flow
     session: Mapping[str, str] = field(default_factory=dict)  # its source's: what is set before the query runs
+
+    @property
+    def of_source(self) -> bool:
+        """Say whether it is a query on a source; else the host's own code makes the rows."""
+        return self.pages is None and self.command is None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What code of the host may know of its worker's environment."""
+        made_by = self.pages or self.command
+        return made_by.environment if made_by else {}
 
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
@@ -80,6 +136,8 @@ class Dataset:
             list(self.order),
             [[column.key, column.header, column.type] for column in self.columns.values()],
             *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
+            *([asdict(self.pages)] if self.pages else []),
+            *([asdict(self.command)] if self.command else []),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

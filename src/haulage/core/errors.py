@@ -158,6 +158,11 @@ CATALOGUE = _catalogue(
     F("permission_lost", 0, "Permission lost", "You no longer have the permission this export needs."),
     F("stored_unreadable", 0, "Stored request unreadable", "What was stored of this export cannot be read."),
     F("source_gone", 0, "Source not configured", "The worker does not know the source of this export."),
+    F("list_failed", 0, "List failed", "The application could not list the rows."),
+    F("list_stalled", 0, "List stalled", "The application's list does not go on: its pages lead in a circle."),
+    F("page_oversize", 0, "Page too large", "A page of the application's list was larger than allowed."),
+    F("command_failed", 0, "Command failed", "The program that builds the file failed."),
+    F("report_invalid", 0, "Report invalid", "The program that builds the file did not say rightly what it built."),
     F("build_failed", 0, "Build failed", "Building the file failed. The cause was logged."),
 )
 del F

@@ -350,7 +350,7 @@ class Stream(Protocol):
 class Snapshot(Protocol):
     """One read transaction of a source."""
 
-    at: int | None  # when it began; None where the source has no snapshot
+    at: int | None  # when it began; None where the source has no snapshot, or says so only with its rows
     session: str | None  # what names its session to ``sources.end_session``; None where there is no server
 
     def columns(self, reading: Reading) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits 
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
 TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
+FACTS = ("no_snapshot", "total_changed")  # notices that are true or not, and count nothing
 PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
 
 
@@ -47,6 +48,7 @@ class BuildOrder(NamedTuple):
     progress_seconds: float
     upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
     seconds: float | None = None  # how long a statement may take in a database; the supervisor counts more exactly
+    host: Mapping[str, Any] | None = None  # for code of the host: who asked, its environment, where its modules are
 
     def to_json(self) -> str:
         """As one line."""
@@ -61,7 +63,7 @@ class BuildOrder(NamedTuple):
 class Built(NamedTuple):
     """What stands in the finished file, measured on the way."""
 
-    rows: int
+    rows: int | None
     total: int | None
     snapshot_at: int | None
     columns: tuple[Mapping[str, Any], ...]
@@ -69,6 +71,7 @@ class Built(NamedTuple):
     bytes: int
     sha256: str
     etag: str | None
+    complete: bool = True  # as far as its maker says
 
 
 def build(
@@ -106,8 +109,12 @@ def build(
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
         with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
-            rows = _write(order, pieces, writer, total, report)
+            rows, counted = _write(order, pieces, writer, total, report, exact=snapshot.at is not None)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - Counter(seen)
+    if at is None:
+        replaced["no_snapshot"] = 1
+    if counted != total:
+        replaced["total_changed"], total = 1, counted
     report(Progress(Phase.PUBLISHING, rows, total))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
     replaced.update(dict(encoder.notices.items()))
@@ -131,7 +138,7 @@ def _look(order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: Look
             rows += len(batch)
             _refuse_rows(order, rows)
             encoder.look(batch)
-    if total is not None and rows != total:
+    if total is not None and rows != total and snapshot.at is not None:
         _refuse_difference(total, f"{rows:,}")
     return rows
 
@@ -160,8 +167,13 @@ def _write(
     writer: _Writer,
     total: int | None,
     report: Callable[[Progress], None],
-) -> int:
-    """Write every piece; report what really stands in the file, never what is only on its way."""
+    *,
+    exact: bool,
+) -> tuple[int, int | None]:
+    """Write every piece; report what really stands in the file, never what is only on its way.
+
+    Gives the rows and the total. One that was not counted in the snapshot of the rows may turn out to be none.
+    """
     every = order.progress_seconds
     rows = 0
     due = time.monotonic() + every
@@ -169,23 +181,27 @@ def _write(
         rows += more
         _refuse_rows(order, rows)
         if total is not None and rows > total:
-            _refuse_difference(total, f"more than {total:,}")
+            total = _refuse_difference(total, f"more than {total:,}") if exact else None
         writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
             report(Progress(Phase.WRITING, rows - writer.held, total))
             due = time.monotonic() + every
     if total is not None and rows != total:
-        _refuse_difference(total, f"{rows:,}")
+        total = _refuse_difference(total, f"{rows:,}") if exact else None
     writer.end()
     report(Progress(Phase.WRITING, rows, total))
-    return rows
+    return rows, total
+
+
+def refuse_rows(rows: int, rows_max: int) -> None:
+    """Fail for more rows than are allowed."""
+    if rows > rows_max:
+        raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
 
 
 def _refuse_rows(order: BuildOrder, rows: int) -> None:
-    rows_max = order.plan["limits"]["rows"]
-    if rows > rows_max:
-        raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
+    refuse_rows(rows, order.plan["limits"]["rows"])
     format = FORMATS[order.format]
     if format.rows_max is None or rows <= format.rows_max:
         return
@@ -212,7 +228,7 @@ def _offer(order: BuildOrder) -> str:
     return f" Choose another format: {', '.join(others)}." if others else ""
 
 
-def _refuse_difference(total: int, rows: str) -> None:
+def _refuse_difference(total: int, rows: str) -> NoReturn:
     """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
     raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
@@ -222,7 +238,8 @@ def _notices(counted: Mapping[str, int], notices: Notices, plan: Mapping[str, An
         yield {"code": "order_not_fixed"}
     for code, count in sorted(counted.items()):
         columns = notices.columns(code)
-        yield {"code": code, "count": count} | ({"columns": columns} if columns else {})
+        counts = {} if code in FACTS else {"count": count}
+        yield {"code": code} | counts | ({"columns": columns} if columns else {})
 
 
 class _Writer:

@@ -36,6 +36,8 @@ class Columns:
 
     def _ask(self, dataset: Dataset) -> tuple[Column, ...] | None:
         """Ask the source; one that is silent holds up a list of datasets once, and not once for each of them."""
+        if not dataset.of_source:
+            return tuple(dataset.columns.values())
         if time.monotonic() - self._silent.get(dataset.source, -KEPT_SECONDS) < KEPT_SECONDS:
             return None
         resolved = defaults_of(dataset)
@@ -58,6 +60,12 @@ class Columns:
             Refused: ``invalid`` with a fault per unknown column, or why the source cannot tell.
         """
         if wish.columns is None:
+            return
+        if not wish.dataset.of_source:
+            if wish.dataset.command is not None:
+                raise Refused("invalid", faults=[Fault("/columns", "a command makes the file; leave columns out")])
+            if faults := _unknown(wish.columns, list(wish.dataset.columns)):
+                raise Refused("invalid", faults=faults)
             return
         reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, now_ms(), None))
         try:

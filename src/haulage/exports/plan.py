@@ -8,19 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from haulage.core.binds import bound_names
-from haulage.core.catalogue import Dataset
+from haulage.core.catalogue import Command, Dataset
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.core.limits import ExportLimits
 from haulage.core.patience import Overdue, within
 from haulage.core.requester import Requester
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.offered import format_of
 from haulage.exports.parameters import Resolved, resolve_parameters
-from haulage.formats import FORMATS, resolve_options
+from haulage.formats import resolve_options
 from haulage.formats.compression import COMPRESSIONS
 
 
@@ -69,7 +70,7 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
         resolved = resolve_parameters(dataset, asked.parameters)
     except Refused as refused:
         faults.extend(refused.faults)
-    fmt = FORMATS.get(asked.format) if asked.format in dataset.formats else None
+    fmt = format_of(dataset, asked.format)
     if fmt is None:
         offered = ", ".join(dataset.formats)
         faults.append(Fault("/format", f"{dataset.name} has no format {asked.format!r}; write one of {offered}"))
@@ -81,8 +82,8 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
                 faults.append(Fault(pointer_to("options", name), str(problem)))
     compressions = fmt.compressions if fmt else tuple(COMPRESSIONS)
     if asked.compression is not None and asked.compression not in compressions:
-        offered = ", ".join(compressions)
-        faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write one of {offered}, or null"))
+        offered = f"one of {', '.join(compressions)}, or null" if compressions else "null"
+        faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write {offered}"))
     faults += _column_faults(asked.columns)
     faults = [*found, *(each for each in faults if not _is_said(each, found))]
     if faults or resolved is None or fmt is None:
@@ -111,7 +112,7 @@ def _column_faults(columns: Sequence[str] | None) -> list[Fault]:
 
 
 def query_of(dataset: Dataset, resolved: Resolved, seconds: float) -> str:
-    """The SQL of a dataset; a Python one is called, for at most so many seconds.
+    """The SQL of a dataset, if it has any; a Python one is called, for at most so many seconds.
 
     Raises:
         Refused: ``source_failed`` when the function raises, answers no text, or takes too long.
@@ -134,6 +135,8 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     dataset, resolved = wish.dataset, wish.resolved
     build = dataset.limits or limits.build
     plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
+    if dataset.command is not None:
+        plan["command"] = _frozen_command(dataset.command, wish.format)
     plan["limits"] = {
         "rows": build.rows,
         "count_seconds": build.count_seconds,
@@ -180,6 +183,8 @@ def freeze(
     own = {"requester_tenant": requester.tenant, "requester_account": requester.account}
     named = bound_names(sql) | bound_names(dataset.visible or "")
     binds = {**resolved.binds, **own, "as_of": rfc3339(as_of)}
+    if not dataset.of_source:  # the host's own code gets every parameter by its name
+        named, binds = frozenset(resolved.binds), dict(resolved.binds)
     return {
         "sql": sql,
         "binds": {name: binds[name] for name in sorted(named) if name in binds},
@@ -189,13 +194,24 @@ def freeze(
         },
         "verify": dataset.verify,
         "formats": list(dataset.formats),  # offered where the chosen one cannot hold the rows
-        "order_fixed": bool(dataset.key),  # an order alone leaves ties open
+        "order_fixed": bool(dataset.key or dataset.command),  # an order alone leaves ties open
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+        **({"pages": asdict(dataset.pages)} if dataset.pages else {}),
+    }
+
+
+def _frozen_command(command: Command, format: str) -> dict[str, Any]:
+    made = command.formats[format]
+    return {
+        "arguments": list(command.arguments),
+        "environment": dict(command.environment),
+        "suffix": made.suffix,
+        "media_type": made.media_type,
     }
 
 

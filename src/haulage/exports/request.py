@@ -21,13 +21,13 @@ from haulage.core.ports import Artifacts, KeptKey, Query, Source, Storage, Trans
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
 from haulage.exports.columns import Columns, as_refusal
+from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
 from haulage.exports.reading import reading_of
 
-RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 LOST = {"failure_code": "artifact_lost", "expires_at": None}
 FILES_RETRY_SECONDS = 2  # told to one who comes while the place of files does not answer
@@ -40,17 +40,6 @@ class Accepted:
     run: ExportRun
     new: bool
     replayed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many rows the conditions give. None is not counted, or not for this requester to know."""
-
-    output_count: int | None
-    visible_output_count: int | None
-    counted_at: int | None
-    population_count: int | None = None
-    population_count_computed: bool = False
 
 
 class Exports:
@@ -294,9 +283,11 @@ class Exports:
         """
         declared = access_dataset(self._catalogue, dataset, requester)
         resolved = resolve_parameters(declared, parameters or {})
+        seconds = (declared.limits or self._limits.build).count_seconds
+        if not declared.of_source:
+            return counts_of_host(declared, requester, resolved, seconds, self._store.now())
         sql = query_of(declared, resolved, self._doors.evaluate_seconds)
         plan = freeze(declared, sql, resolved, requester, self._store.now(), None)
-        seconds = (declared.limits or self._limits.build).count_seconds
         try:
             with self._open_source(declared.source).snapshot() as snapshot:
                 visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)

@@ -21,22 +21,22 @@ TYPES: dict[Any, str] = {
 }
 
 
-def parameters_of(function: Callable[..., str]) -> tuple[Parameter, ...]:
-    """One parameter per argument.
+def parameters_of(function: Callable[..., Any], given: int = 0) -> tuple[Parameter, ...]:
+    """One parameter per argument, after as many as are given to each call.
 
     Raises:
         TypeError: an argument has no annotation, or one that no parameter type stands for.
     """
     hints = get_type_hints(function)
     found = []
-    for argument in inspect.signature(function).parameters.values():
+    for argument in list(inspect.signature(function).parameters.values())[given:]:
         hint = hints.get(argument.name)
         default = None if argument.default is inspect.Parameter.empty else argument.default
         found.append(_parameter(function, argument.name, hint, default))
     return tuple(found)
 
 
-def _parameter(function: Callable[..., str], name: str, hint: Any, default: object) -> Parameter:
+def _parameter(function: Callable[..., Any], name: str, hint: Any, default: object) -> Parameter:
     optional = many = False
     if get_origin(hint) in (Union, UnionType):
         inner = [each for each in get_args(hint) if each is not NoneType]

@@ -1,4 +1,4 @@
-"""Reading the host's data: one room per technology, found by the scheme of its URL.
+"""Reading the host's data: one room per technology, found by the scheme of its URL. A page function is in pages.py.
 
 A new source is one file with ``open_source(url, busy_seconds, …)`` and one line here; a server's has ``end_session``
 too. The child of a run imports only the room it needs, with the bare driver. ``query.py`` is what all of SQL share.

@@ -144,8 +144,12 @@ def without_values(words: str, binds: Mapping[str, object] | None = None) -> str
         >>> without_values("JSON path error near 'hush'"), without_values("no such column: hush", {"q": "hush: a"})
         ("JSON path error near '…'", 'no such column: …')
     """
-    words = re.sub("'.*'", "'…'", words, flags=re.DOTALL)
-    bound = {word for value in (binds or {}).values() for word in re.findall(r"\w+", str(value))}
+    return without_bound(re.sub("'.*'", "'…'", words, flags=re.DOTALL), binds or {})
+
+
+def without_bound(words: str, binds: Mapping[str, object]) -> str:
+    """Words without any of a bound value."""
+    bound = {word for value in binds.values() for word in re.findall(r"\w+", str(value))}
     return re.sub(r"\w+", lambda found: "…" if found[0] in bound else found[0], words)
 
 

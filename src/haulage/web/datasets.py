@@ -16,8 +16,9 @@ from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Refused
 from haulage.core.requester import Requester
+from haulage.exports.offered import formats_of
 from haulage.exports.parameters import plain
-from haulage.formats import COMPRESSIONS, FORMATS, Format
+from haulage.formats import COMPRESSIONS, Format
 from haulage.web.access import Asking, Asks, no_query
 from haulage.web.answers import document, representation
 from haulage.web.download import until_gone
@@ -120,7 +121,7 @@ def show_dataset(dataset: Dataset, requester: Requester, columns: Sequence[Colum
         "description": dataset.description,
         "permitted": requester.holds(dataset.permission),
         "parameters": [_show_parameter(parameter) for parameter in dataset.parameters],
-        "formats": [_show_format(FORMATS[name]) for name in dataset.formats if name in FORMATS],
+        "formats": [_show_format(each) for each in formats_of(dataset)],
         "columns": columns and [{"key": each.key, "header": each.header, "type": each.type} for each in columns],
     }
 

@@ -18,9 +18,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from haulage.core.ports import Sink, Source
     from haulage.core.progress import Progress
-    from haulage.exports.build import BuildOrder
+    from haulage.exports.build import BuildOrder, Built
 
 MIB = 1024 * 1024
 
@@ -32,8 +34,7 @@ def main() -> None:
     _die_with_parent(lifeline)
     # After the lifeline: loading the builder takes most of the start.
     from haulage.core.errors import BuildFailed
-    from haulage.exports.build import BuildOrder, build
-    from haulage.sources import SERVERS, open_source, scheme_of
+    from haulage.exports.build import BuildOrder
 
     def tell(message: dict[str, object]) -> None:
         line = json.dumps(message).encode() + b"\n"
@@ -48,18 +49,53 @@ def main() -> None:
 
     try:
         order = BuildOrder.from_json(sys.stdin.readline())
-        name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
-        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
-        _limit(order)
-        if scheme_of(order.source_url) in SERVERS:
-            _cancel_when_told(source)
-        tell({"built": build(order, source, _sink(order), progressed, entered)._asdict()})
+        by_command = "command" in order.plan
+        built = _built_by_command(order, progressed) if by_command else _built(order, progressed, entered)
+        tell({"built": built._asdict()})
     except BuildFailed as failed:
         tell({"failed": failed.code, "detail": failed.detail, "cause": failed.cause})
     except MemoryError:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
         tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+
+
+def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: Callable[[str], None]) -> Built:
+    """From rows of a source, by our encoders."""
+    from haulage.exports.build import build
+    from haulage.sources import SERVERS, open_source, scheme_of
+
+    source: Source
+    if order.host is not None:
+        from haulage.sources import pages  # only such a child loads code of the host
+
+        source = pages.open_source(order.host, order.plan["pages"])
+    else:
+        name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
+        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
+    _limit(order)
+    if scheme_of(order.source_url) in SERVERS:
+        _cancel_when_told(source)
+    return build(order, source, _sink(order), progressed, entered)
+
+
+def _built_by_command(order: BuildOrder, progressed: Callable[[Progress], None]) -> Built:
+    """By a program of the operator's."""
+    from haulage.artifacts.part import Allowed
+    from haulage.exports.deliver import deliver
+    from haulage.sources.command import Command
+
+    assert order.host is not None
+    command = Command(
+        order.folder,
+        order.plan["command"],
+        order.host,
+        allowed_bytes=min(order.file_bytes, order.reserved_bytes),
+        refuse_bytes=Allowed(order.file_bytes, order.reserved_bytes).refuse,
+        scratch_bytes=order.plan["limits"]["sort_bytes"],
+    )
+    _limit(order)
+    return deliver(order, command, _sink(order), progressed)
 
 
 def _sink(order: BuildOrder) -> Sink:

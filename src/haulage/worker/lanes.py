@@ -26,10 +26,12 @@ from haulage.core.ports import After, Runs
 from haulage.core.progress import Progress
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.offered import format_made
 from haulage.exports.stored import told, unreadable
-from haulage.formats import FORMATS, file_name, media_type
+from haulage.formats import file_name, media_type
 from haulage.sources import end_session
 from haulage.worker.heartbeat import Heartbeat, Holding
+from haulage.worker.host import host_of
 from haulage.worker.process import Child
 
 LISTEN_SECONDS = 0.1  # between two looks at cancel, lease and clock
@@ -163,8 +165,9 @@ class Lane:
         bench.permit(run)
         if not run.reserved_bytes:
             raise BuildFailed("storage_exceeded")
+        host = host_of(run)
         try:
-            url, busy_seconds = bench.source_of(run.source)
+            url, busy_seconds = ("", 0.0) if host else bench.source_of(run.source)
         except KeyError:
             raise BuildFailed("source_gone", cause=run.source) from None
         assert run.artifact_key is not None
@@ -184,6 +187,7 @@ class Lane:
             progress_seconds=bench.limits.progress_seconds,
             upload=upload,
             seconds=seconds,
+            host=host,
         )
         self._url = url
         try:
@@ -259,7 +263,7 @@ class Lane:
 
     def _finish(self, built: dict[str, Any]) -> Outcome:
         run = self._run
-        fmt = FORMATS[run.format]
+        fmt = format_made(run)
         return Outcome(
             ExportLife.finish,
             {
@@ -272,7 +276,7 @@ class Lane:
                 "snapshot_at": built["snapshot_at"],
                 "columns": built["columns"],
                 "notices": built["notices"],
-                "complete": True,
+                "complete": built["complete"],
                 "file_name": file_name(run.dataset, fmt, run.compression),
                 "media_type": media_type(fmt, run.compression),
                 "expires_at": After(self._bench.limits.expiry_seconds),

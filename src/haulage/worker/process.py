@@ -56,7 +56,7 @@ class Child:
                 stderr=words_end,
                 pass_fds=(lifeline_end, report_end),
                 process_group=0,
-                env=_environment(folder),
+                env=environment_of_child(folder),
                 cwd=folder,
             )
             self._ours = ours.pop_all()
@@ -141,7 +141,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return read, write
 
 
-def _environment(folder: str) -> dict[str, str]:
+def environment_of_child(folder: str) -> dict[str, str]:
     """A child gets none of our secrets, and finds what we find although it works in another folder."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     # Our own package comes last: it may have been found through the folder that we were started in.

@@ -1,0 +1,210 @@
+"""Page functions as an application has them, and as it should not. The child of a run imports them from here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from haulage import Page
+from haulage.core.catalogue import Column, Dataset, Pages, Parameter
+
+COLUMNS = {"i": Column("i", "No.", "integer"), "name": Column("name", "name")}
+INSTANT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def rows_from(first, last):
+    return [{"i": i, "name": f"name {i}"} for i in range(first, last + 1)]
+
+
+def names(_requester, cursor, limit, rows):
+    """Keyset pages: the cursor is the last key."""
+    first = (cursor or 0) + 1
+    last = min(rows, first + limit - 1)
+    return Page(rows_from(first, last), last if last < rows else None)
+
+
+def count_names(_requester, rows):
+    return rows
+
+
+def count_one_less(_requester, rows):
+    return rows - 1
+
+
+def count_one_more(_requester, rows):
+    return rows + 1
+
+
+def count_for_ever(_requester, rows):
+    time.sleep(3600)
+
+
+def count_unknown(_requester, rows):
+    return None
+
+
+def count_badly(_requester, rows):
+    return str(rows)
+
+
+def count_raising(_requester, rows):
+    raise LookupError(f"hush_4711 {rows}")
+
+
+def one_by_one(requester, cursor, limit, rows):
+    """A page that is made while it is read."""
+    page = names(requester, cursor, limit, rows)
+    return page._replace(rows=iter(page.rows))
+
+
+def of_an_instant(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT)
+
+
+def of_two_instants(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(hour=13) if cursor else INSTANT)
+
+
+def of_no_zone(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(tzinfo=None))
+
+
+def stuck(_requester, _cursor, _limit, rows):
+    return Page(rows_from(1, 2), "the same")
+
+
+def circle(_requester, cursor, _limit, rows):
+    """It leads back to its beginning after so many pages."""
+    return Page(rows_from(1, 1), ((cursor or 0) + 1) % rows)
+
+
+def empty_for_ever(_requester, cursor, _limit, rows):
+    return Page([], (cursor or 0) + 1)
+
+
+def some_empty(_requester, cursor, _limit, rows):
+    """A filter that finds nothing on most of the way."""
+    at = (cursor or 0) + 1
+    return Page(rows_from(at, at) if at % 400 == 0 else [], at if at < 1_200 else None)
+
+
+def raising(_requester, cursor, limit, rows):
+    if cursor:
+        raise RuntimeError(f"no answer from https://secret.example/canary_4711?rows={rows}")
+    return names(None, cursor, limit, rows)
+
+
+def leaving(_requester, _cursor, _limit, rows):
+    sys.exit("canary_4711")
+
+
+def raising_in_its_rows(_requester, _cursor, _limit, rows):
+    yield_some = ({"i": 1 // (2 - i), "name": "n"} for i in range(5))
+    return Page(yield_some)
+
+
+def too_many(_requester, _cursor, limit, rows):
+    return Page(rows_from(1, limit + 1))
+
+
+def endless_page(_requester, _cursor, _limit, rows):
+    """It would never end, and must not be gathered."""
+    return Page(iter(lambda: {"i": 1, "name": "again"}, None))
+
+
+def fat(_requester, _cursor, _limit, rows):
+    return Page({"i": i, "name": "x" * 100_000} for i in range(900))
+
+
+def fat_documents(_requester, _cursor, _limit, rows):
+    return Page({"i": i, "name": ["x" * 100_000]} for i in range(900))
+
+
+def others_on_the_second(_requester, cursor, _limit, rows):
+    return Page([{"i": 2, "title": "n"}]) if cursor else Page(rows_from(1, 1), 1)
+
+
+def more_on_the_second(_requester, cursor, _limit, rows):
+    return Page([{"i": 2, "name": "n", "title": "canary_4711"}]) if cursor else Page(rows_from(1, 1), 1)
+
+
+def no_mapping(_requester, _cursor, _limit, rows):
+    return Page([(1, "n")])
+
+
+def no_page(_requester, _cursor, _limit, rows):
+    return rows_from(1, 2)
+
+
+async def not_awaited(_requester, _cursor, _limit, rows):
+    return Page([])
+
+
+def hanging(requester, cursor, limit, rows):
+    """The second page never comes, whatever is told to the process."""
+    if cursor:
+        Path("hangs").touch()
+        while True:
+            time.sleep(3600)
+    return names(requester, cursor, limit, rows)
+
+
+def endless(_requester, cursor, limit, rows):
+    first = (cursor or 0) + 1
+    return Page(rows_from(first, first + limit - 1), first + limit - 1)
+
+
+def hungry(_requester, _cursor, _limit, rows):
+    return Page([{"i": 1, "name": "x" * 10**12}])
+
+
+def nasty(_requester, _cursor, _limit, rows):
+    return Page(
+        [
+            {"i": 2**63, "name": "=1+1"},
+            {"i": None, "name": ""},
+            {"i": -1, "name": None},
+            {"i": Decimal("1.10"), "name": 'a\nb,"c" é🚀 \ud800'},
+            {"i": True, "name": {"a": [1, None]}},
+        ]
+    )
+
+
+def told(requester, _cursor, limit, day, price, instant, kinds, maybe):
+    """What a function is asked with, as it sees it."""
+    seen = (requester, limit, day, price, instant, kinds, maybe)
+    environment = {name: os.environ.get(name) for name in ("TICKETS_TOKEN", "LANG_OF_TICKETS", "OF_THE_WORKER")}
+    return Page([{"i": 1, "name": repr(seen)}, {"i": 2, "name": repr(sorted(environment.items()))}])
+
+
+ROWS = (Parameter("rows", "integer", default=2_500),)
+TOLD = (
+    Parameter("day", "date", default="2026-01-31"),
+    Parameter("price", "decimal", default="12.50"),
+    Parameter("instant", "timestamp", default="2026-01-31T23:30:00+01:00"),
+    Parameter("kinds", "text", many=True, default=("a", "b")),
+    Parameter("maybe", "integer", optional=True),
+)
+
+
+def paged(name: str, function, *, count=None, columns=COLUMNS, parameters=ROWS, key=("i",), **members) -> Dataset:
+    """A dataset as ``Haulage.pages`` declares it."""
+    pages = {each: members.pop(each) for each in ("page_rows", "page_bytes", "environment") if each in members}
+    place = f"{__name__}:{{}}"
+    declared = Pages(place.format(function.__name__), count and place.format(count.__name__), **pages)
+    formats = members.pop("formats", ("csv", "json", "ndjson"))
+    return Dataset(
+        name,
+        "",
+        pages=declared,
+        count=count,
+        columns=columns,
+        parameters=parameters,
+        key=key,
+        formats=formats,
+        **members,
+    )
