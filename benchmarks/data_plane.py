@@ -20,8 +20,9 @@ from pathlib import Path
 
 from first import Setting
 from from_servers import mariadb_csv, postgresql_csv, postgresql_peak_rss_mib
+from packed import packed_peak_rss_mib, xlsx
 
-FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib)
+FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
 
 
 def main() -> None:

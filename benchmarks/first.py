@@ -32,6 +32,7 @@ from haulage.core.limits import GIB, MIB
 from haulage.core.ports import Terms
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.formats import FORMATS, resolve_options
 from haulage.stores.open import open_store
 from haulage.worker.process import Child
 
@@ -58,7 +59,9 @@ def plan_of(sql: str) -> dict[str, Any]:
     return {"sql": sql, "binds": {}, "types": {}, "visible": None, **names}
 
 
-def build_once(setting: Setting, database: Path | str, sql: str, rows_max: int) -> tuple[float, float, Path]:
+def build_once(
+    setting: Setting, database: Path | str, sql: str, rows_max: int, format: str = "csv", **options: str
+) -> tuple[float, float, Path]:
     """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file."""
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
     limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB}
@@ -67,8 +70,8 @@ def build_once(setting: Setting, database: Path | str, sql: str, rows_max: int) 
         busy_seconds=5,
         folder=str(folder),
         plan=plan_of(sql) | {"declared": {}, "limits": limits},
-        format="csv",
-        options={"dialect": "exact"},
+        format=format,
+        options=resolve_options(FORMATS[format], options),
         compression=None,
         file_bytes=16 * GIB,
         reserved_bytes=16 * GIB,

@@ -74,7 +74,7 @@ haul = Haulage.from_toml(HERE / "haulage.toml")
     key=["id"],
     hidden=["tenant"],
     visible="tenant = :requester_tenant",
-    formats=["csv", "json", "ndjson"],
+    formats=["csv", "xlsx", "json", "ndjson"],
 )
 def orders(since: date = date(2026, 1, 1), status: Literal["any", "open", "paid"] = "any") -> str:
     """Every order of your shop."""

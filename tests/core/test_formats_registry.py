@@ -20,7 +20,7 @@ from haulage.formats import (
 
 
 def test_a_format_is_found_by_its_name_and_nothing_else_is():
-    assert ["csv", "json", "ndjson"] == list(FORMATS)
+    assert ["csv", "json", "ndjson", "parquet", "xlsx"] == list(FORMATS)
     assert all(name == format.name for name, format in FORMATS.items())
     assert "format" not in FORMATS
     with pytest.raises(KeyError):
@@ -78,6 +78,27 @@ def test_a_file_is_named_after_what_is_in_it(format, compressed, name, type):
 def test_compression_gives_back_every_byte_and_always_the_same_file(name, data):
     assert data == UNPACK[name](pack(name, data))
     assert pack(name, data) == pack(name, data)
+
+
+@pytest.mark.parametrize("without", [(), ("isal",)], ids=["with isal", "without isal"])
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_a_compressed_file_does_not_depend_on_the_pieces_it_came_in(monkeypatch, name, without):
+    for module in without:
+        monkeypatch.setitem(sys.modules, module, None)
+    data = b"".join(b"%d,some text %d\n" % (number, number * 7919 % 10_007) for number in range(50_000))
+    whole = pack(name, data, len(data))
+
+    assert data == UNPACK[name](whole)
+    assert {whole} == {pack(name, data, chunk) for chunk in (777, 100_000)}
+
+
+def test_gzip_is_packed_by_isal_where_it_is_installed(monkeypatch):
+    data = bytes(range(256)) * 1_000
+    fast = pack("gzip", data)
+    monkeypatch.setitem(sys.modules, "isal", None)
+
+    assert fast != pack("gzip", data)
+    assert data == UNPACK["gzip"](fast) == UNPACK["gzip"](pack("gzip", data))
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)

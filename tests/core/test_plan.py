@@ -46,6 +46,7 @@ def test_a_plan_keeps_everything_that_the_worker_needs():
         "columns": None,
         "declared": {"day": ["Day", "date"]},
         "verify": "end",
+        "formats": ["csv", "json"],
         "order_fixed": True,
     } == frozen()
 

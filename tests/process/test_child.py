@@ -13,7 +13,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import pytest
+import python_calamine
 from tests.process.house import BUILD, FOREVER, LIMITS, PATIENCE_SECONDS, UPTO, Bench, descriptors, until
 
 from haulage.core import events
@@ -338,6 +340,36 @@ def test_rows_that_suddenly_become_huge_do_not_become_as_much_memory(house):
     assert 20 * MIB < peak < 150 * MIB
     assert house.file_of(ended).startswith(b"id,big\n1,x\n2,x\n")
     house.assert_whole()
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "most"),
+    [("xlsx", {"moments": "exact", "sheets": "one"}, 60), ("parquet", {"codec": "zstd"}, 250)],
+    ids=["xlsx", "parquet"],
+)
+def test_a_packed_file_is_made_in_little_memory(house, tmp_path, format, options, most):
+    """Three row groups; with the usual limit of address space, in which pyarrow has to fit too."""
+    readers = {
+        "xlsx": lambda path: python_calamine.load_workbook(path).get_sheet_by_index(0).to_python(),
+        "parquet": lambda path: [("i", "name", "x", "empty"), *duckdb.sql(f"from read_parquet('{path}')").fetchall()],
+    }
+    sql = UPTO.replace(":rows", "150000") + " select i, 'name ' || i as name, i * 0.37 as x, null as empty from n"
+    order = order_for(house, tmp_path, sql, format=format, options=options)
+    child, peak, heard = process.Child(order.to_json(), str(tmp_path)), 0, []
+    while not (child.silent and child.ended()):
+        heard += child.messages(0.01)
+        with contextlib.suppress(OSError, StopIteration):
+            status = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+            peak = max(peak, int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024)
+    assert 0 == child.reap(), child.last_words
+
+    assert "built" in heard[-1], heard
+    assert 150_000 == heard[-1]["built"]["rows"]
+    assert 10 * MIB < peak < most * MIB
+    rows = readers[format](tmp_path / "part")
+    assert 150_001 == len(rows)
+    assert ("i", "name", "x", "empty") == tuple(rows[0])
+    assert ("name 150000", 55_500.0) == (rows[-1][1], rows[-1][2])
 
 
 ROWS = 600_000  # so many that they are seen to become more

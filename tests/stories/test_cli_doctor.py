@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 
 import pytest
 from tests.stories.terminal import CONFIGURATION, Terminal
@@ -112,3 +113,17 @@ def test_bytes_under_a_name_that_is_no_text_are_found_too(terminal, run):
         pass
 
     assert (1, ["FAIL \\udcff\\udcfe.1 belongs to no run"]) == checked(terminal)
+
+
+def test_the_doctor_tells_of_a_format_whose_library_is_missing(terminal, monkeypatch):
+    config = terminal.folder / "haulage.toml"
+    config.write_text(config.read_text().replace('formats = ["csv", "json"]', 'formats = ["csv", "parquet"]'))
+    assert "parquet" not in terminal.run("doctor").out
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    doctor = terminal.run("doctor")
+    assert 0 == doctor.code
+    assert "WARN  formats: parquet cannot be written; pip install 'haulage[parquet]'" in doctor.out
+    refused = terminal.run("export", "orders", "--format", "parquet")
+    assert 2 == refused.code
+    assert "pip install 'haulage[parquet]'" in refused.err

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.stories.terminal import Terminal, until
+from tests.conformance.formats.readers import read_parquet, read_xlsx
+from tests.stories.terminal import CONFIGURATION, Terminal, until
 
 from haulage import Haulage, Refused
+from haulage.cli.exports import notice_text
 from haulage.cli.keeping import Destination
 
 
@@ -286,3 +288,28 @@ def children(pid):
     """Processes that this one has started, as Linux lists them."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for path in listed for child in path.read_text().split()]
+
+
+def test_a_workbook_and_a_parquet_file_come_by_the_same_way(tmp_path):
+    terminal = Terminal(tmp_path).shop(
+        configuration=CONFIGURATION.replace('formats = ["csv", "json"]', 'formats = ["csv", "xlsx", "parquet"]')
+    )
+    sheet = terminal.run("export", "orders", "--format", "xlsx", "-o", "orders.xlsx", "--json")
+    table = terminal.run(
+        "export", "orders", "--format", "parquet", "--option", "codec=snappy", "-o", "t.parquet", "--json"
+    )
+
+    assert (0, 0) == (sheet.code, table.code), (sheet.err, table.err)
+    file = sheet.document["file"]
+    assert "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" == file["media_type"]
+    assert "application/vnd.apache.parquet" == table.document["file"]["media_type"]
+    headers, rows = read_xlsx((tmp_path / "orders.xlsx").read_bytes())
+    assert (headers, len(rows)) == (read_parquet((tmp_path / "t.parquet").read_bytes())[0], file["rows"])
+    assert rows
+
+
+def test_a_notice_names_its_columns():
+    notice = {"code": "written_as_text", "count": 1_200, "columns": ["a", "b"]}
+
+    assert "written_as_text (1,200) in a, b" == notice_text(notice)
+    assert "order_not_fixed" == notice_text({"code": "order_not_fixed"})

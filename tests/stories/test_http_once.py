@@ -235,3 +235,18 @@ def test_a_format_whose_library_is_not_installed_says_what_to_install(house, mon
     assert (422, "library_missing") == (refused.status_code, refused.json()["code"])
     assert "pip install 'haulage[zstd]'" in refused.json()["detail"]
     assert 202 == taken.status_code
+
+
+def test_the_catalogue_says_what_to_install_for_a_format(house, monkeypatch):
+    declared_otherwise(house, formats=("csv", "parquet"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    client = house.client("key-amina")
+
+    formats = client.get("/api/datasets").json()["items"][0]["formats"]
+    refused = client.post("/api/exports", json={**ASKED, "format": "parquet"})
+
+    assert [("csv", None), ("parquet", "pip install 'haulage[parquet]'")] == [
+        (each["name"], each["missing"]) for each in formats
+    ]
+    assert (422, "library_missing") == (refused.status_code, refused.json()["code"])
+    assert "pip install 'haulage[parquet]'" in refused.json()["detail"]

@@ -17,6 +17,7 @@ from haulage.core.reading import Reading
 from haulage.sources import open_source
 from haulage.sources.mariadb import MariadbSnapshot
 from haulage.sources.mariadb_lines import _packet
+from haulage.sources.mariadb_session import _parts
 
 pytestmark = pytest.mark.slow
 PLAIN = Reading("select 1 as a", {}, {}, None, (), (), None, {})
@@ -267,3 +268,19 @@ def test_an_error_in_the_middle_of_the_lines_is_an_error(yard):
         yard.build(query(sql))
     assert "source_failed" == failed.value.code
     assert "1690" in failed.value.cause
+
+
+@pytest.mark.parametrize(("url", "parts"), [
+    ("mariadb://db.example/shop", {"host": "db.example", "port": 3306, "user": None, "password": "",
+                                   "database": "shop"}),
+    ("mysql://amina:h%40s%2Fh@db.example:3307/shop?ssl_ca=/ca.pem&ssl_verify_cert=true",
+     {"host": "db.example", "port": 3307, "user": "amina", "password": "h@s/h", "database": "shop",
+      "ssl_ca": "/ca.pem", "ssl_verify_cert": True}),
+    ("mariadb://amina@[::1]:3306/shop", {"host": "::1", "port": 3306, "user": "amina", "password": "",
+                                         "database": "shop"}),
+    ("mariadb://[::1]/shop", {"host": "::1", "port": 3306, "user": None, "password": "", "database": "shop"}),
+    ("mariadb:///shop?unix_socket=/run/s", {"host": "localhost", "port": 3306, "user": None, "password": "",
+                                            "database": "shop", "unix_socket": "/run/s"}),
+])  # fmt: skip
+def test_a_url_says_where_and_who(url, parts):
+    assert parts == _parts(url)

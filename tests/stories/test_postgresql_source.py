@@ -25,6 +25,7 @@ from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
 from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
+from haulage.sources.postgresql_session import _parts
 
 pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
@@ -495,3 +496,24 @@ def test_a_dataset_in_python_has_the_session_of_its_source(tmp_path):
     plan = freeze(orders, "select 1 as a", resolve_parameters(orders, {}), Requester("north", "amina"), 0, None)
 
     assert {"app.tenant": "north"} == plan["session"]
+
+
+@pytest.mark.parametrize(("url", "parts"), [
+    ("postgresql://db.example/shop", {"host": "db.example", "dbname": "shop"}),
+    ("postgresql+psycopg://amina:h%40s%2Fh@db.example:5433/shop?sslmode=require",
+     {"host": "db.example", "port": "5433", "dbname": "shop", "user": "amina", "password": "h@s/h",
+      "sslmode": "require"}),
+    ("postgresql://amina:a b%@db.example/shop", {"host": "db.example", "dbname": "shop", "user": "amina",
+                                                 "password": "a b%"}),
+    ("postgresql:///shop?host=/run/postgresql", {"host": "/run/postgresql", "dbname": "shop"}),
+    ("postgresql://amina@one:5432,two:5433/shop", {"host": "one,two", "port": "5432,5433", "dbname": "shop",
+                                                   "user": "amina"}),
+])  # fmt: skip
+def test_a_url_is_what_libpq_takes_and_a_password_may_hold_anything(url, parts):
+    assert parts == _parts(url)
+
+
+def test_a_socket_of_this_host_will_do(yard):
+    (folder,) = server_says(yard, "show unix_socket_directories")[0]
+    yard.url = f"postgresql:///{yard._database}?host={folder}&port={postgresql.server().port}&user=postgres"
+    assert "a\n1\n" == yard.text("select 1 as a")

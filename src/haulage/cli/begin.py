@@ -39,7 +39,7 @@ secret_keys = ["{secret}"]
 # hidden = ["tenant"]                          # read for the predicate, never written
 # visible = "tenant = :requester_tenant"       # which rows a requester sees, over the query's columns
 # key = ["id"]                                 # what makes the order of rows certain
-# formats = ["csv", "json", "ndjson"]
+# formats = ["csv", "xlsx", "json", "ndjson"]
 # [datasets.orders.parameters]
 # since = {{type = "date", default = "2000-01-01", label = "Placed since"}}
 

@@ -138,6 +138,14 @@ def _clock() -> Iterator[Finding]:
         yield Finding("OK", "clock", f"{rfc3339(wall)}")
 
 
+def _formats(there: Declared) -> Iterator[Finding]:
+    from haulage.formats import FORMATS
+
+    for name in sorted({name for dataset in there.catalogue for name in dataset.formats if name in FORMATS}):
+        if missing := FORMATS[name].missing():
+            yield Finding("WARN", "formats", f"{name} cannot be written", missing)
+
+
 def _compression() -> Iterator[Finding]:
     from haulage.formats import COMPRESSIONS
 
@@ -159,6 +167,7 @@ def _sources(there: Declared) -> Iterator[Finding]:
 
 
 def _datasets(there: Declared) -> Iterator[Finding]:
+    yield from _formats(there)
     if not len(there.catalogue) and there.settings.app is None:
         yield Finding("WARN", "datasets", "there are none", "declare one: docs/datasets.md")
     for dataset in there.catalogue:

@@ -192,9 +192,10 @@ def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak
 
 
 def notice_text(notice: Any) -> str:
-    """A notice with its count."""
-    count = notice.get("count")
-    return str(notice["code"]) + ("" if count is None else f" ({number(count)})")
+    """A notice with its count, and the columns that it is about."""
+    count, columns = notice.get("count"), ", ".join(map(str, notice.get("columns", ())))
+    text = str(notice["code"]) + ("" if count is None else f" ({number(count)})")
+    return f"{text} in {columns}" if columns else text
 
 
 def _default_format(haul: Haulage, name: str) -> str:

@@ -111,6 +111,14 @@ CATALOGUE = _catalogue(
     F("artifact_lost", 410, "File lost", "The file is missing or damaged in the storage. Export again."),
     # How a run ends without a file.
     F("rows_exceeded", 0, "Too many rows", "The export has more rows than allowed."),
+    F("format_rows_exceeded", 0, "Too many rows for the format", "The export has more rows than its format holds."),
+    F(
+        "format_columns_exceeded",
+        0,
+        "Too many columns for the format",
+        "The export has more columns than its format holds.",
+    ),
+    F("cell_too_long", 0, "Cell too long", "A cell has more characters than a cell of the format holds."),
     F("bytes_exceeded", 0, "File too large", "The file would be larger than allowed."),
     F("generation_timeout", 0, "Took too long", "Building the file took longer than allowed."),
     F("queue_timeout", 0, "Waited too long", "The export waited in the queue for longer than allowed."),
@@ -139,6 +147,12 @@ CATALOGUE = _catalogue(
         0,
         "Rows do not match",
         "The rows written are not the rows counted; no file was kept.",
+    ),
+    F(
+        "values_changed",
+        0,
+        "Values changed",
+        "The rows had other values when they were read a second time; no file was kept.",
     ),
     F("verify_failed", 0, "File not whole", "The finished file did not pass its check; no file was kept."),
     F("permission_lost", 0, "Permission lost", "You no longer have the permission this export needs."),

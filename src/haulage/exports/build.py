@@ -19,11 +19,12 @@ from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
+from haulage.formats.format import About, LooksFirst
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
     from haulage.core.ports import Sink, Snapshot, Source
     from haulage.core.reading import Measured, Reading
-    from haulage.formats import Encoder
+    from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
@@ -96,14 +97,20 @@ def build(
         if snapshot.session is not None:
             entered(snapshot.session)
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
-        refuse_rows(total or 0, limits["rows"])
+        _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
-        encoder = FORMATS[order.format].open(columns, order.options)
+        _refuse_columns(order, len(columns))
+        about = About(snapshot.at, _offer(order))
+        encoder = FORMATS[order.format].open(columns, order.options, about)
+        seen: Mapping[str, int] = {}
+        if isinstance(encoder, LooksFirst):
+            total = _look(order, snapshot, reading, encoder, total)
+            seen = dict(snapshot.notices)
         writer = _Writer(sink, encoder, order.compression)
         report(Progress(Phase.WRITING, 0, total))
         with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
             rows, counted = _write(order, pieces, writer, total, report, exact=snapshot.at is not None)
-        at, replaced = snapshot.at, Counter(dict(snapshot.notices))
+        at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - Counter(seen)
     if at is None:
         replaced["no_snapshot"] = 1
     if counted != total:
@@ -116,11 +123,24 @@ def build(
         total=total,
         snapshot_at=at,
         columns=tuple({"key": each.key, "header": each.header, "type": each.type} for each in columns),
-        notices=tuple(_notices(replaced, order.plan)),
+        notices=tuple(_notices(replaced, encoder.notices, order.plan)),
         bytes=measured.size,
         sha256=measured.sha256,
         etag=measured.etag,
     )
+
+
+def _look(order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: LooksFirst, total: int | None) -> int:
+    """Let an encoder see every row before it begins; gives how many there are, counted or not."""
+    rows = 0
+    with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
+        for batch in batches:
+            rows += len(batch)
+            _refuse_rows(order, rows)
+            encoder.look(batch)
+    if total is not None and rows != total and snapshot.at is not None:
+        _refuse_difference(total, f"{rows:,}")
+    return rows
 
 
 def _pieces(
@@ -154,18 +174,18 @@ def _write(
 
     Gives the rows and the total. One that was not counted in the snapshot of the rows may turn out to be none.
     """
-    rows_max, every = order.plan["limits"]["rows"], order.progress_seconds
+    every = order.progress_seconds
     rows = 0
     due = time.monotonic() + every
     for more, data in pieces:
         rows += more
-        refuse_rows(rows, rows_max)
+        _refuse_rows(order, rows)
         if total is not None and rows > total:
             total = _refuse_difference(total, f"more than {total:,}") if exact else None
         writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
-            report(Progress(Phase.WRITING, rows, total))
+            report(Progress(Phase.WRITING, rows - writer.held, total))
             due = time.monotonic() + every
     if total is not None and rows != total:
         total = _refuse_difference(total, f"{rows:,}") if exact else None
@@ -180,16 +200,46 @@ def refuse_rows(rows: int, rows_max: int) -> None:
         raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
 
 
+def _refuse_rows(order: BuildOrder, rows: int) -> None:
+    refuse_rows(rows, order.plan["limits"]["rows"])
+    format = FORMATS[order.format]
+    if format.rows_max is None or rows <= format.rows_max:
+        return
+    offer = _offer(order)
+    if format.rows_split is not None:
+        option, value = format.rows_split
+        if order.options.get(option) == value:
+            return
+        offer = f" Ask for it in parts with {option} = {value}." + offer.replace("Choose", "Or choose")
+    said = f"The export has more than the {format.rows_max:,} rows that a sheet of {format.label} holds."
+    raise BuildFailed("format_rows_exceeded", said + offer)
+
+
+def _refuse_columns(order: BuildOrder, columns: int) -> None:
+    format = FORMATS[order.format]
+    if format.columns_max is not None and columns > format.columns_max:
+        said = f"The export has {columns:,} columns; a file of {format.label} holds {format.columns_max:,}."
+        raise BuildFailed("format_columns_exceeded", said + _offer(order))
+
+
+def _offer(order: BuildOrder) -> str:
+    """A sentence that names the dataset's other formats, which have no limits like these."""
+    others = [name for name in order.plan.get("formats", ()) if name != order.format]
+    return f" Choose another format: {', '.join(others)}." if others else ""
+
+
 def _refuse_difference(total: int, rows: str) -> NoReturn:
     """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
     raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
 
-def _notices(counted: Mapping[str, int], plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _notices(counted: Mapping[str, int], notices: Notices, plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     if not plan.get("order_fixed", True):  # a row frozen before this was noted says nothing
         yield {"code": "order_not_fixed"}
     for code, count in sorted(counted.items()):
-        yield {"code": code} if code in FACTS else {"code": code, "count": count}
+        columns = notices.columns(code)
+        counts = {} if code in FACTS else {"count": count}
+        yield {"code": code} | counts | ({"columns": columns} if columns else {})
 
 
 class _Writer:
@@ -203,6 +253,11 @@ class _Writer:
         self._size = 0
         self._ending = b""
         self.add(encoder.begin())
+
+    @property
+    def held(self) -> int:
+        """Rows that are on their way."""
+        return self._encoder.held
 
     def end(self) -> None:
         """Close the format and the compression, so that every row stands in the file."""

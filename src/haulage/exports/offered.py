@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import NoReturn
 
 from haulage.core.catalogue import Dataset
-from haulage.core.reading import Column
 from haulage.exports.life import ExportRun
 from haulage.formats import FORMATS, Format
 
@@ -40,5 +39,5 @@ def _made(name: str, label: str, media_type: str, suffix: str) -> Format:
     return Format(name, label, media_type, suffix, options=(), open=_no_encoder)
 
 
-def _no_encoder(_columns: Sequence[Column], _options: Mapping[str, str]) -> NoReturn:
+def _no_encoder(*_: object) -> NoReturn:
     raise AssertionError("a command makes this format")

@@ -89,6 +89,8 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
     if faults or resolved is None or fmt is None:
         raise Refused("invalid", faults=faults)
     options = resolve_options(fmt, asked.options)
+    if missing := fmt.missing():
+        raise Refused("library_missing", missing)
     if asked.compression is not None and (missing := COMPRESSIONS[asked.compression].missing()):
         raise Refused("library_missing", missing)
     columns = None if asked.columns is None else tuple(asked.columns)
@@ -190,6 +192,7 @@ def freeze(
             "as_of": "timestamp",
         },
         "verify": dataset.verify,
+        "formats": list(dataset.formats),  # offered where the chosen one cannot hold the rows
         "order_fixed": bool(dataset.key or dataset.command),  # an order alone leaves ties open
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),

@@ -1,7 +1,8 @@
 """File formats: rows in, bytes out. One file = one format, and one line here makes it known.
 
-Read format.py first (what a format is), then csv.py; objects.py is what json.py and ndjson.py share,
-cells.py, json_values.py and guard.py are about single values, compression.py is about whole files. A build
+Read format.py first (what a format is), then csv.py; objects.py is what json.py and ndjson.py share, archive.py
+is what xlsx.py writes into. cells.py, json_values.py, guard.py and the other files are about single values,
+compression.py is about whole files. A build
 imports this package in a child that starts for every run, so a format is imported when it is looked up.
 """
 
@@ -18,6 +19,8 @@ _NAMES = (  # each is the name of a format and of the file that defines it
     "csv",
     "json",
     "ndjson",
+    "parquet",
+    "xlsx",
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from haulage.formats.cells import encoded
-from haulage.formats.format import Format, Notices
+from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices
 from haulage.formats.objects import NUMBERS_OPTION, Objects
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 class JsonEncoder:
     """One JSON file in the making."""
 
-    def __init__(self, columns: Sequence[Column], options: Mapping[str, str]) -> None:
+    held = 0
+
+    def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         self.notices = Notices()
         self._objects = Objects(columns, options, self.notices)
         self._is_empty = True

@@ -12,14 +12,21 @@ from json import JSONDecoder
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any
 
-from haulage.formats.cells import NON_FINITE, TEXT_REPLACED, base64_text, decimal_text, family, without_nul
+from haulage.formats.cells import (
+    NON_FINITE,
+    NON_FINITE_AS_TEXT,
+    TEXT_REPLACED,
+    base64_text,
+    decimal_text,
+    family,
+    without_nul,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from haulage.formats.format import Notices
 
-NON_FINITE_AS_TEXT = "non_finite_as_text"  # a notice: values
 _INTEGER_MAX = 2**53 - 1  # beyond it readers that use doubles change digits (RFC 8259, section 6)
 
 

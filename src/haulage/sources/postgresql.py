@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["end_session", "open_source"]
 
-BATCH = {"rows": 512, "size": 1024 * 1024}
-CHUNK = {"rows": 1_024, "size": 256 * 1024}  # of a stream; no more rows, so that progress is told of a slow one too
+BATCH = {"rows": 512, "large": 4_096}  # so at most 2 MiB and a row
+CHUNK = {"rows": 1_024, "large": 2_048}  # of a stream; no more rows, so that progress is told of a slow one too
 
 
 def open_source(

@@ -199,12 +199,12 @@ class Session:
         return self._good(result, binds, began)
 
     def copy(
-        self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, size: int
+        self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, large: int
     ) -> Generator[tuple[int, bytes], None, int]:
-        """What a COPY sends, in pieces of so many rows or of so many bytes and a row; its count comes at the end.
+        """What a COPY sends, in pieces of so many rows, or up to a row of so many bytes; its count comes at the end.
 
-        Closed before its end, it ends the statement in the database. Rows are gathered right here and in one buffer:
-        to hand each of them on, or to keep them in a list, takes as long as all the rest.
+        Closed before its end, it ends the statement in the database. Rows are gathered right here and in one buffer,
+        and their sizes are not added up: to hand each of them on, or to keep a list, takes as long as all the rest.
         """
         began = time.monotonic()
         self._execute(sql, binds, copies=True)
@@ -213,15 +213,16 @@ class Session:
             with self._told(binds):
                 while running:
                     buffer = BytesIO()
-                    write, held, gathered = buffer.write, 0, 0
-                    while held < rows and gathered < size:
+                    write, held = buffer.write, 0
+                    for number in range(1, rows + 1):
                         length, row = get(0)
                         if length < 0:
                             running = False
                             break
                         write(row)
-                        held += 1
-                        gathered += length
+                        held = number
+                        if length > large:
+                            break
                     if held:
                         yield held, buffer.getvalue()
         finally:

@@ -158,5 +158,5 @@ def _show_format(format: Format) -> dict[str, Any]:
         "media_type": format.media_type,
         "options": options,
         "compressions": compressions,
-        "missing": None,
+        "missing": format.missing(),
     }

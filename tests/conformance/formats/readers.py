@@ -11,11 +11,19 @@ import gzip
 import io
 import json
 import re
+import tempfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+import duckdb
 
 from haulage.core.catalogue import Column
 from haulage.formats import COMPRESSIONS, FORMATS, resolve_options
+from haulage.formats.format import LooksFirst
 
 BOM = b"\xef\xbb\xbf"
 Table = tuple[list[str], list[list[object]]]
@@ -51,6 +59,9 @@ def write(
     """Write rows as a build does: begin, batches, end."""
     declared = [header if isinstance(header, Column) else Column(header, header) for header in headers]
     encoder = FORMATS[format].open(declared, resolve_options(FORMATS[format], options))
+    if isinstance(encoder, LooksFirst):
+        for first in range(0, len(rows), batch):
+            encoder.look(rows[first : first + batch])
     chunks = [encoder.begin()]
     chunks += [encoder.rows(rows[first : first + batch]) for first in range(0, len(rows), batch)]
     chunks.append(encoder.end())
@@ -109,10 +120,80 @@ def read_ndjson(data: bytes) -> Table:
     return _table([_JSON.decode(line) for line in lines])
 
 
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+def read_xlsx(data: bytes) -> Table:
+    """A workbook of one sheet as ECMA-376 says it; a number stays its digits, an empty cell is None and no text."""
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    assert archive.testzip() is None
+    looks = [look.get("numFmtId") for look in ET.fromstring(archive.read("xl/styles.xml")).iter(f"{_SHEET}xf")]
+    codes = ET.fromstring(archive.read("xl/styles.xml")).iter(f"{_SHEET}numFmt")
+    formats = {code.get("numFmtId"): code.get("formatCode", "") for code in codes}
+    looks = looks[1:]  # the first is a style of cells, not a look of one
+    rows: list[list[object]] = []
+    for number, row in enumerate(ET.fromstring(archive.read("xl/worksheets/sheet1.xml")).iter(f"{_SHEET}row"), 1):
+        assert row.get("r") == str(number)
+        cells = list(row)
+        assert [cell.get("r") for cell in cells] == [f"{letters(place)}{number}" for place in range(len(cells))]
+        rows.append([_cell(cell, formats.get(looks[int(cell.get("s", "0"))], "")) for cell in cells])
+    return [str(header) for header in rows[0]], rows[1:]
+
+
+def letters(place: int) -> str:
+    """The name of a column, counted from 0."""
+    return (letters(place // 26 - 1) if place >= 26 else "") + chr(ord("A") + place % 26)
+
+
+def _cell(cell: ET.Element, format: str) -> object:
+    kind = cell.get("t", "n")
+    assert cell.find(f"{_SHEET}f") is None, "a formula"
+    value = cell.findtext(f"{_SHEET}v")
+    if kind == "inlineStr":
+        text = cell.findtext(f"{_SHEET}is/{_SHEET}t")
+        return re.sub("_x([0-9A-F]{4})_", lambda found: chr(int(found[1], 16)), text or "")
+    if kind == "b":
+        return {"0": False, "1": True}[str(value)]
+    if value is None:
+        return None
+    if not format:
+        return Digits(value)
+    whole = datetime(1899, 12, 30) + timedelta(milliseconds=round(Fraction(value) * 86_400_000))  # noqa: DTZ001
+    if format.startswith("hh"):
+        return whole.time()
+    if "UTC" in format:
+        return whole.replace(tzinfo=UTC)
+    return whole if "hh" in format else whole.date()
+
+
+def read_parquet(data: bytes) -> Table:
+    """As DuckDB sees it, which has a reader of its own; moments with a zone as their instants."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file, duckdb.connect() as database:
+        file.write(data)
+        file.flush()
+        schema = database.execute("select name from parquet_schema(?)", [file.name]).fetchall()
+        names = [name for (name,) in schema][1:]  # the first is the root
+        known = database.execute("describe select * from read_parquet(?)", [file.name]).fetchall()
+        quoted = [(column.replace('"', '""'), "ZONE" in type) for column, type, *_ in known]
+        shown = [f'epoch_us("{column}")' if zone else f'"{column}"' for column, zone in quoted]
+        rows = database.execute(f"select {', '.join(shown)} from read_parquet(?)", [file.name]).fetchall()
+    zoned = [zone for _, zone in quoted]
+    return names, [
+        [_instant(cell) if at and cell is not None else cell for at, cell in zip(zoned, row, strict=True)]
+        for row in rows
+    ]
+
+
+def _instant(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
 READERS: Mapping[str, Callable[[bytes, Mapping[str, str]], Table]] = {  # a new format needs a line here
     "csv": lambda data, options: read_csv(data, "\n" if options["dialect"] == "exact" else "\r\n"),
     "json": lambda data, _: read_json(data),
     "ndjson": lambda data, _: read_ndjson(data),
+    "parquet": lambda data, _: read_parquet(data),
+    "xlsx": lambda data, _: read_xlsx(data),
 }
 
 

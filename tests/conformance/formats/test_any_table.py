@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from decimal import Decimal
 
 import pytest
@@ -101,3 +102,66 @@ def test_any_table_comes_back_from_json(format, table):
 
     assert [[in_json(value) for value in row] for row in rows] == found
     assert headers == (names if rows else [])
+
+
+def in_sheet(value):
+    """A number of at most 15 digits, or a double that spreadsheets have; else the text that stands in CSV."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return Digits(str(value)) if abs(value) < 10**15 else str(value)
+    if isinstance(value, float) and (value == 0 or sys.float_info.min <= abs(value) < float("inf")):
+        return Digits(repr(value))
+    if isinstance(value, Decimal) and value.is_finite() and (not value or value.adjusted() > -300):
+        text = f"{value:f}"
+        significant = (text.rstrip("0") if "." in text else text).replace(".", "").lstrip("-0")
+        return Digits(text) if len(significant) <= 15 else text
+    return in_csv(value)
+
+
+@given(table=tables())
+def test_any_table_comes_back_from_a_sheet(table):
+    names, rows, batch = table
+    headers, found = READERS["xlsx"](write("xlsx", names, rows, batch).data, {})
+
+    assert (names, [[in_sheet(value) for value in row] for row in rows]) == (headers, found)
+
+
+def of_kind(values):
+    """What a column of these values comes back as: themselves, or the text that stands in CSV."""
+    kinds = {type(value) for value in values} - {type(None)}
+    integers = [value for value in values if type(value) is int]
+    decimals = [value for value in values if isinstance(value, Decimal)]
+    exact = kinds in ({bool}, {float}, {bytes})
+    if kinds == {int}:
+        exact = all(abs(value) < 10**38 for value in integers)
+    elif kinds == {int, float}:
+        exact = all(abs(value) <= 2**53 for value in integers)
+    elif kinds in ({Decimal}, {int, Decimal}):
+        exact = all(value.is_finite() for value in decimals) and fits(integers, decimals)
+    if not exact:
+        return [in_csv(value) for value in values]
+    return [Decimal(value) if Decimal in kinds and value is not None else value for value in values]
+
+
+def fits(integers, decimals):
+    """Whether one scale and 38 digits hold all of them."""
+    texts = [f"{value:f}".lstrip("-") for value in [*integers, *decimals]]
+    whole = max(len(text.partition(".")[0].lstrip("0")) for text in texts)
+    return max(whole, 1) + max(len(text.partition(".")[2]) for text in texts) <= 38 or whole == 0
+
+
+@given(table=tables())
+def test_any_table_comes_back_from_parquet(table):
+    names, rows, batch = table
+    headers, found = READERS["parquet"](write("parquet", names, rows, batch).data, {})
+
+    wanted = [of_kind(column) for column in zip(*rows, strict=True)]
+    cells = [list(column) for column in zip(*found, strict=True)]
+    assert names == headers
+    assert [list(map(same, column)) for column in wanted] == [list(map(same, column)) for column in cells]
+
+
+def same(value):
+    """Numbers by their value, so that 1 is 1.0; NaN by its name."""
+    return "NaN" if value != value else value  # noqa: PLR0124

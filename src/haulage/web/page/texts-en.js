@@ -199,4 +199,7 @@ export const ENGLISH = Object.freeze({
   "notice.text_replaced": ["{count} character that the file cannot hold was replaced.", "{count} characters that the file cannot hold were replaced."],
   "notice.bytes_as_base64": ["{count} binary value is written as base64.", "{count} binary values are written as base64."],
   "notice.non_finite_as_text": ["{count} value that is no finite number is written as text.", "{count} values that are no finite numbers are written as text."],
+  "notice.written_as_text": ["{count} value that the format cannot hold exactly is written as text: {columns}.", "{count} values that the format cannot hold exactly are written as text: {columns}."],
+  "notice.zones_as_utc": ["{count} time is written in UTC, without its own zone: {columns}.", "{count} times are written in UTC, without their own zones: {columns}."],
+  "notice.times_cut": ["{count} time is written to the millisecond: {columns}.", "{count} times are written to the millisecond: {columns}."],
 });

@@ -191,6 +191,9 @@ export const JAPANESE = Object.freeze({
 
   "failure.unknown": "コード「{code}」で失敗しました。",
   "failure.rows_exceeded": "許可された行数を超えるため、エクスポートできません。",
+  "failure.format_rows_exceeded": "行数がこの形式で書ける数を超えるため、エクスポートできません。別の形式を選んでください。",
+  "failure.format_columns_exceeded": "列数がこの形式で書ける数を超えるため、エクスポートできません。別の形式を選んでください。",
+  "failure.cell_too_long": "この形式のセルに書けない長さの値があるため、エクスポートできません。別の形式を選んでください。",
   "failure.bytes_exceeded": "ファイルが許可された大きさを超えるため、エクスポートできません。",
   "failure.generation_timeout": "許可された生成時間を超えました。",
   "failure.queue_timeout": "許可された時間を超えて待機しました。",
@@ -206,6 +209,8 @@ export const JAPANESE = Object.freeze({
   "failure.storage_refused": "ファイルの保存先に書き込みを拒否されました。",
   "failure.storage_exceeded": "完成したファイルのための領域が残っていません。",
   "failure.count_mismatch": "書き込んだ行数が数えた行数と一致しないため、ファイルは残していません。",
+  "failure.values_changed": "二度目に読んだ値が最初と異なるため、ファイルは残していません。",
+  "failure.library_missing": "この形式に必要なライブラリが、ワーカーにインストールされていません。",
   "failure.verify_failed": "完成したファイルが検証に通らなかったため、残していません。",
   "failure.permission_lost": "このエクスポートに必要な権限がなくなりました。",
   "failure.stored_unreadable": "保存されたこのエクスポートの内容を読み取れません。",
@@ -261,4 +266,7 @@ export const JAPANESE = Object.freeze({
   "notice.text_replaced": "ファイルに書けない文字 {count} 個を置き換えました。",
   "notice.bytes_as_base64": "バイナリ値 {count} 個を base64 で書きました。",
   "notice.non_finite_as_text": "有限でない数 {count} 個を文字列で書きました。",
+  "notice.written_as_text": "この形式では正確に書けない値 {count} 個を文字列で書きました: {columns}。",
+  "notice.zones_as_utc": "時刻 {count} 件を、元のタイムゾーンではなく UTC で書きました: {columns}。",
+  "notice.times_cut": "時刻 {count} 件をミリ秒までで書きました: {columns}。",
 });
