@@ -168,6 +168,16 @@ def hungry(_requester, _cursor, _limit, rows):
     return Page([{"i": 1, "name": "x" * 10**12}])
 
 
+asked_before: list[int] = []
+
+
+def changing(_requester, _cursor, _limit, rows):
+    """A list that is written to: other rows, and values of another kind, each time it is read."""
+    asked_before.append(rows)
+    more = len(asked_before) - 1
+    return Page([{"i": 1, "name": "a"}, *({"i": 2**70, "name": 1.5} for _ in range(more))])
+
+
 def nasty(_requester, _cursor, _limit, rows):
     return Page(
         [

@@ -86,6 +86,21 @@ def test_columns_are_chosen_and_values_are_written_as_from_every_other_source(ho
     assert ["there is no column 'title'; there are i, name"] == [fault.detail for fault in refused.value.faults]
 
 
+@pytest.mark.parametrize("format", ["xlsx", "parquet"])
+def test_other_formats_are_written_of_all_pages_too(asks, format):
+    run = asks(paged.names, format=format, formats=(format,))
+
+    assert ("ready", 2_500, None) == (run.state, run.rows, run.snapshot_at)
+    assert "no_snapshot" in notices(run)
+
+
+def test_a_list_that_changes_between_the_two_looks_of_a_format_is_a_failure_with_a_code(house, asks):
+    run = asks(paged.changing, format="parquet", formats=("parquet",))
+
+    assert ("failed", "values_changed") == (run.state, run.failure_code)
+    house.assert_nothing_left()
+
+
 def test_a_function_is_told_who_asked_when_and_what_as_python_has_it(house, asks, monkeypatch):
     monkeypatch.setenv("SECRET_OF_THE_WORKER", "hush")
     environment = {"TICKETS_TOKEN": "env:SECRET_OF_THE_WORKER", "LANG_OF_TICKETS": "C"}
