@@ -57,9 +57,9 @@ def cause(house, run):
     return house.settled[run.id].cause
 
 
-def of_the_command(pid=None):
-    """Processes of making.py that live, all of them or those of one session."""
-    found = []
+def of_the_command(house):
+    """Processes of making.py that live and were started for this house."""
+    ours, found = str(house.artifacts_root).encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -67,7 +67,7 @@ def of_the_command(pid=None):
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            found += [int(entry.name)] if str(PROGRAM).encode() in words and state != "Z" else []
+            found += [int(entry.name)] if str(PROGRAM).encode() in words and ours in words and state != "Z" else []
     return found
 
 
@@ -178,7 +178,7 @@ def test_a_command_that_does_what_it_should_not_fails_with_its_code_and_leaves_n
     assert ("failed", code) == (run.state, run.failure_code)
     assert (cause(house, run) or "").startswith(said)
     house.assert_nothing_left()
-    assert [] == of_the_command()
+    assert [] == of_the_command(house)
 
 
 def test_a_program_that_is_not_there_or_may_not_be_run_is_told_to_the_operator(house, makes, tmp_path):
@@ -269,7 +269,7 @@ def test_what_a_command_leaves_running_ends_with_it(house, makes, mode):
     run = makes(mode)
 
     assert "ready" == run.state
-    assert [] == of_the_command()
+    assert [] == of_the_command(house)
     house.assert_whole()
 
 
@@ -278,7 +278,7 @@ def test_a_daemon_that_goes_on_with_the_file_is_ended_before_it_is_taken_over(ho
 
     assert "ready" == run.state
     assert run.bytes > len(BOOK)
-    assert [] == of_the_command()
+    assert [] == of_the_command(house)
     house.assert_whole()
 
 
@@ -288,14 +288,14 @@ def test_a_command_that_ignores_TERM_and_all_it_started_are_ended(house, mode, e
     house.worker()
     limits = replace(BUILD, generation_seconds=2) if ending == "too long" else BUILD
     run = house.request(made_by(house, mode, limits=limits), format="epub")
-    until(lambda: len(of_the_command()) == (3 if mode == "stays" else 1), lambda: str(of_the_command()))
+    until(lambda: len(of_the_command(house)) == (3 if mode == "stays" else 1), lambda: str(of_the_command(house)))
     if ending == "cancelled":
         house.cancel(run)
     ended = house.wait(run)
 
     expected = {"cancelled": ("cancelled", None), "too long": ("failed", "generation_timeout")}
     assert expected[ending] == (ended.state, ended.failure_code)
-    assert [] == of_the_command()
+    assert [] == of_the_command(house)
     house.assert_nothing_left()
 
 
@@ -313,9 +313,9 @@ def test_a_command_has_a_moment_to_end_by_itself(house, tmp_path):
 def test_a_command_dies_with_a_supervisor_that_is_killed_or_has_lost_its_lease(house):
     worker = house.worker()
     run = house.request(made_by(house, "floods_for_ever"), format="epub")
-    until(lambda: len(of_the_command()) == 1)
+    until(lambda: len(of_the_command(house)) == 1)
     worker.kill()
-    until(lambda: not of_the_command(), lambda: f"{of_the_command()} live on")
+    until(lambda: not of_the_command(house), lambda: f"{of_the_command(house)} live on")
     house.let_leases_run_out()
     house.sweep()
     house.sweep()
@@ -327,24 +327,24 @@ def test_a_command_dies_with_a_supervisor_that_is_killed_or_has_lost_its_lease(h
 def test_a_command_dies_with_a_child_that_is_killed(house):
     house.worker()
     run = house.request(made_by(house, "floods_for_ever"), format="epub")
-    until(lambda: len(of_the_command()) == 1)
-    (command,) = of_the_command()
+    until(lambda: len(of_the_command(house)) == 1)
+    (command,) = of_the_command(house)
     (child,) = [pid for pid in house.children() if pid != command]
     os.kill(child, signal.SIGKILL)
 
     assert "child_killed" == house.wait(run).failure_code
-    assert [] == of_the_command()
+    assert [] == of_the_command(house)
     house.assert_nothing_left()
 
 
 def test_a_command_dies_with_its_child_although_nobody_is_there_to_see_it(house):
     worker = house.worker()
     run = house.request(made_by(house, "stays_quietly"), format="epub")
-    until(lambda: len(of_the_command()) == 1)
-    (command,) = of_the_command()
+    until(lambda: len(of_the_command(house)) == 1)
+    (command,) = of_the_command(house)
     house.freeze(worker)
     os.kill(next(pid for pid in house.children() if pid != command), signal.SIGKILL)
-    until(lambda: not of_the_command(), lambda: f"{of_the_command()} live on")
+    until(lambda: not of_the_command(house), lambda: f"{of_the_command(house)} live on")
     worker.signal(signal.SIGCONT)
 
     assert "child_killed" == house.wait(run).failure_code
