@@ -16,6 +16,8 @@ from tests.promises import NotPromised
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
 
+pytestmark = pytest.mark.slow
+
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {})"
 SQL = {
     "numbers": UPTO.format(3_000) + " select i, i % 7 as k from n",

@@ -22,6 +22,8 @@ from haulage.formats import FORMATS, parquet
 from haulage.formats.cells import known_type
 from haulage.formats.format import About
 
+pytestmark = pytest.mark.slow
+
 CET = timezone(timedelta(hours=1))
 ODD = timezone(timedelta(hours=-3, minutes=-30))
 

@@ -9,6 +9,8 @@ import pytest
 from haulage.core.errors import Refused
 from haulage.web.attempts import CLIENTS_MAX, MISSES_MAX, PAUSES_MAX, REST_SECONDS, Attempts
 
+pytestmark = pytest.mark.slow
+
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.stories.terminal import CONFIGURATION, Terminal
 
+pytestmark = pytest.mark.slow
+
 TIDY = CONFIGURATION.replace("select missing from nowhere", "select 1 as one")
 
 

@@ -10,6 +10,8 @@ import sys
 import pytest
 from tests.stories.terminal import CONFIGURATION, Terminal
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def terminal(tmp_path):

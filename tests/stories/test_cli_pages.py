@@ -9,6 +9,8 @@ from itertools import count
 import pytest
 from tests.stories.terminal import SECRET, Terminal
 
+pytestmark = pytest.mark.slow
+
 numbers = count()
 CONFIGURATION = """
 secret_keys = ["{secret}"]

@@ -12,6 +12,8 @@ from haulage.core.catalogue import Dataset
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.sources.sqlite import SqliteSnapshot
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 8
 ASKED = {"dataset": "orders"}
 

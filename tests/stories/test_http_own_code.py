@@ -13,6 +13,8 @@ from tests.stories.test_cli_commands import CONFIGURATION, PROGRAM
 
 from haulage import Column, Haulage, Page
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"id": Column("id", "No.", "integer")}
 
 
