@@ -28,8 +28,8 @@ def filled(arguments: Sequence[str], values: Mapping[str, object]) -> list[str]:
     """Arguments with every place filled in; what was filled in is not read again.
 
     Example:
-        >>> filled(["--book={book}", "{file}"], {"book": "{file}; rm -rf /", "file": "/work/file"})
-        ['--book={file}; rm -rf /', '/work/file']
+        >>> filled(["--book={book}", "{file}"], {"book": "{file}; rm -rf /", "file": "/private/file"})
+        ['--book={file}; rm -rf /', '/private/file']
     """
     return [PLACE.sub(_value_in(values), argument) for argument in arguments]
 
