@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -357,22 +357,22 @@ FIGURES = (
 )
 
 
-def main() -> None:
-    """Print the figures that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default=",".join(each.__name__ for each in FIGURES))
+def main(figures: Sequence[Callable[[Setting], None]], about: str) -> None:
+    """Print those of the figures that were asked for."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--only", default=",".join(each.__name__ for each in figures))
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--dir", type=Path)
     chosen = parser.parse_args()
     names = chosen.only.split(",")
     for name in names:
-        if name not in {each.__name__ for each in FIGURES}:
-            parser.error(f"no figure {name!r}; there are: {', '.join(each.__name__ for each in FIGURES)}")
+        if name not in {each.__name__ for each in figures}:
+            parser.error(f"no figure {name!r}; there are: {', '.join(each.__name__ for each in figures)}")
     folder = chosen.dir or Path(tempfile.mkdtemp(prefix="haulage-bench-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        for each in FIGURES:
+        for each in figures:
             if each.__name__ in names:
                 each(Setting(folder, chosen.rows, chosen.times))
     finally:
@@ -381,4 +381,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(FIGURES, __doc__)

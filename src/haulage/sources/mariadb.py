@@ -21,6 +21,7 @@ from haulage.sources.query import (
     WRAP,
     Name,
     bare,
+    checked,
     chosen,
     columns_of,
     order_by,
@@ -93,11 +94,7 @@ class MariadbSource:
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
-        try:
-            with self.snapshot() as snapshot:
-                return snapshot.problems(reading)
-        except BuildFailed as failed:
-            return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+        return checked(self, reading)
 
     def cancel(self) -> None:
         """Kill the statements that run now; see ``core.ports.Source``."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from haulage.core.errors import BuildFailed
-from haulage.sources.query import without_values
+from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
     import pymysql
@@ -61,17 +61,8 @@ class Interrupted(BuildFailed):
 
 
 def driver() -> Any:
-    """The driver.
-
-    Raises:
-        BuildFailed: it is not installed.
-    """
-    try:
-        import pymysql
-    except ImportError as problem:
-        why = "pymysql not found; install the mariadb extra: pip install 'haulage[mariadb]'"
-        raise BuildFailed("source_unavailable", cause=why) from problem
-    return pymysql
+    """The driver, or what to install."""
+    return needed("pymysql", "mariadb")
 
 
 def connect(url: str) -> pymysql.Connection[Any]:

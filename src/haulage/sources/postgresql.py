@@ -24,6 +24,7 @@ from haulage.sources.query import (
     WRAP,
     Name,
     bare,
+    checked,
     chosen,
     columns_of,
     order_by,
@@ -75,11 +76,7 @@ class PostgresqlSource:
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
-        try:
-            with self.snapshot() as snapshot:
-                return snapshot.problems(reading)
-        except BuildFailed as failed:
-            return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+        return checked(self, reading)
 
     def cancel(self) -> None:
         """Cancel the statements that run now; see ``core.ports.Source``."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from haulage.core.errors import BuildFailed
-from haulage.sources.query import without_values
+from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
     import psycopg
@@ -57,17 +57,8 @@ class Interrupted(BuildFailed):
 
 
 def driver() -> Any:
-    """The driver.
-
-    Raises:
-        BuildFailed: it is not installed.
-    """
-    try:
-        import psycopg
-    except ImportError as problem:
-        why = "psycopg not found; install the postgresql extra: pip install 'haulage[postgresql]'"
-        raise BuildFailed("source_unavailable", cause=why) from problem
-    return psycopg
+    """The driver, or what to install."""
+    return needed("psycopg", "postgresql")
 
 
 def connect(url: str, name: str) -> psycopg.Connection:

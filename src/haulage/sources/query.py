@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
 
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
@@ -26,6 +28,32 @@ class Name(NamedTuple):
     key: str
     own: str
     inside: str
+
+
+class _Source(Protocol):
+    def snapshot(self) -> AbstractContextManager[Any]: ...
+
+
+def checked(source: _Source, reading: Reading) -> list[str]:
+    """Prepare a query in a snapshot of its own; every problem as a sentence for the operator."""
+    try:
+        with source.snapshot() as snapshot:
+            return list(snapshot.problems(reading))
+    except BuildFailed as failed:
+        return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+
+
+def needed(module: str, extra: str) -> Any:
+    """A driver.
+
+    Raises:
+        BuildFailed: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        why = f"{module} not found; install the {extra} extra: pip install 'haulage[{extra}]'"
+        raise BuildFailed("source_unavailable", cause=why) from problem
 
 
 def bare(reading: Reading) -> str:

@@ -22,6 +22,7 @@ from haulage.core.reading import Column, Reading
 from haulage.sources.query import (
     Name,
     bare,
+    checked,
     chosen,
     columns_of,
     mended,
@@ -87,11 +88,7 @@ class SqliteSource:
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
-        try:
-            with self.snapshot() as snapshot:
-                return snapshot.problems(reading)
-        except BuildFailed as failed:
-            return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
+        return checked(self, reading)
 
 
 class SqliteSnapshot:
