@@ -18,7 +18,7 @@ from tests.conformance.formats.readers import columns, read_parquet, write
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column
-from haulage.formats import FORMATS, parquet
+from haulage.formats import FORMATS, parquet_groups
 from haulage.formats.cells import known_type
 from haulage.formats.format import About
 
@@ -270,7 +270,7 @@ def test_a_source_without_a_snapshot_gives_no_instant(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 7, 10, 11, 100])
 def test_row_groups_do_not_depend_on_batches(monkeypatch, tmp_path, batch):
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 10)
     rows = [(number, None if number % 7 else "x" * number) for number in range(35)]
     data, _ = made(rows, "n", "t", batch=batch)
 
@@ -296,7 +296,7 @@ def test_long_texts_make_smaller_row_groups(tmp_path):
 
 
 def test_rows_that_wait_for_their_group_are_known(monkeypatch):
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 10)
     encoder = FORMATS["parquet"].open(columns("a"), {"codec": "none"})
     encoder.look([(1,)])
     encoder.begin()

@@ -12,7 +12,7 @@ from tests.stories.building import Yard, query
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase
 from haulage.core.reading import Column
-from haulage.formats import parquet
+from haulage.formats import parquet, parquet_groups
 from haulage.sources.sqlite import SqliteSnapshot
 
 UPTO = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000) select i from n"
@@ -89,7 +89,7 @@ def test_an_export_without_rows_is_ready(yard):
 
 
 def test_progress_counts_only_what_stands_in_the_file(yard, monkeypatch):
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 400)
+    monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 400)
     yard.build(query(UPTO), format="parquet")
 
     written = [each.processed for each in yard.progress if each.phase is Phase.WRITING]

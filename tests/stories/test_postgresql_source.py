@@ -24,8 +24,9 @@ from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
 from haulage.sources import end_session, open_source
-from haulage.sources.postgresql import CHUNK, PostgresqlSnapshot
+from haulage.sources.postgresql import PostgresqlSnapshot
 from haulage.sources.postgresql_session import _parts
+from haulage.sources.postgresql_text import ROWS as CHUNK_ROWS
 
 pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
@@ -72,7 +73,6 @@ DOCUMENTS = ("numbers", "texts", "doubles", "row")  # written as JSON, unlike CO
 ROWS = max(map(len, NASTY.values()))  # the last of them is all NULL
 NAMES = ", ".join(f'"{name}"' for name in NASTY)
 ALL = query(f"select at, {NAMES} from nasty", key=("at",), hidden=("at",))
-CHUNK_ROWS = CHUNK["rows"]
 csv.field_size_limit(10_000_000)  # of the reader that judges
 
 

@@ -17,6 +17,8 @@ PART = "part"  # its name in the folder of its build
 class PartFile:
     """Where a build writes: counts, hashes and limits on the way. Implements ``core.ports.Sink``."""
 
+    rewinds = True
+
     def __init__(self, folder: str, *, file_bytes: int, reserved_bytes: int) -> None:
         """Create the file; it must not exist yet."""
         self._allowed = Allowed(file_bytes, reserved_bytes)
@@ -26,6 +28,14 @@ class PartFile:
         with writing():
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(f"{folder}/{PART}", flags, 0o600)
+
+    def rewind(self) -> None:
+        """Begin anew, with an empty file."""
+        with writing():
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._bytes = self._written_out = 0
+        self._hash = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
         """Write all of it, or fail before the first byte that is over a limit is written."""

@@ -29,6 +29,12 @@ _FULL = re.compile("full|quota|insufficient", re.IGNORECASE)
 class Upload:
     """Where a build writes: counts, hashes and limits on the way. Implements ``core.ports.Sink``."""
 
+    rewinds = False  # a part that was sent would stay, and be listed with those of a shorter file
+
+    def rewind(self) -> None:
+        """Never asked."""
+        raise AssertionError
+
     def __init__(self, upload: Mapping[str, Any], *, file_bytes: int, reserved_bytes: int) -> None:
         """``upload`` is what ``objects.ObjectArtifacts.upload`` gave."""
         self._allowed = Allowed(file_bytes, reserved_bytes)

@@ -271,6 +271,11 @@ class Watcher(Protocol):
 class Sink(Protocol):
     """Where a build writes; it counts, hashes and limits on the way."""
 
+    rewinds: bool  # whether it can begin anew
+
+    def rewind(self) -> None:
+        """Begin anew: of what was written nothing is left. Only where it can."""
+
     def write(self, data: bytes) -> None:
         """Write all of it.
 
@@ -379,7 +384,7 @@ class Snapshot(Protocol):
     def stream(self, reading: Reading, profile: str) -> Stream | None:
         """The rows as bytes in a profile of a format, made by the source itself; None where it cannot keep it exactly.
 
-        The bytes are those that the format makes of ``batches``.
+        The bytes are those that the format makes of ``batches``, or what its encoder makes those of (``TakesText``).
         """
 
     @property

@@ -11,6 +11,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 TAIL_BYTES = 64  # of a finished file, read back to see that it ends as its format ends
+# How a source and an encoder speak of cells that are JSON already (the profile ``json_fields``): with quotes but for
+# the types that have none in JSON, ``null``, and a control character behind each but the last of a row.
+BARE = ("integer", "decimal", "float", "boolean")
+CELL_END = "\x01"
 
 
 class Column(NamedTuple):
@@ -21,12 +25,14 @@ class Column(NamedTuple):
         header: what stands in the file.
         type: declared or known type; None where the source has one per value, as SQLite does.
         native: the source's own name of its type (``numeric(12,2)``), for formats that have such types too.
+        foreign: it comes as text, but is of a type that no format has, as an interval; ``written_as_text`` names it.
     """
 
     key: str
     header: str
     type: str | None = None
     native: str | None = None
+    foreign: bool = False
 
 
 class Reading(NamedTuple):

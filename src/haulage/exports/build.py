@@ -19,10 +19,10 @@ from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
-from haulage.formats.format import About, LooksFirst
+from haulage.formats.format import About, LooksFirst, TakesText, Unfit
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
-    from haulage.core.ports import Sink, Snapshot, Source
+    from haulage.core.ports import Batches, Sink, Snapshot, Source, Stream
     from haulage.core.reading import Measured, Reading
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
@@ -100,17 +100,16 @@ def build(
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
         _refuse_columns(order, len(columns))
-        about = About(snapshot.at, _offer(order))
+        about = About(snapshot.at, _offer(order), total)
+        file = _File(order, source, snapshot, reading, sink, report)
         encoder = FORMATS[order.format].open(columns, order.options, about)
-        seen: Mapping[str, int] = {}
-        if isinstance(encoder, LooksFirst):
-            total = _look(order, snapshot, reading, encoder, total)
-            seen = dict(snapshot.notices)
-        writer = _Writer(sink, encoder, order.compression)
-        report(Progress(Phase.WRITING, 0, total))
-        with closing(_pieces(order, snapshot, reading, encoder)) as pieces:
-            rows, counted = _write(order, pieces, writer, total, report, exact=snapshot.at is not None)
-        at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - Counter(seen)
+        try:
+            writer, total, rows, counted = file.written(encoder, total, file.taking_text(encoder))
+        except Unfit:
+            file.undo()
+            encoder = FORMATS[order.format].open(columns, order.options, about)
+            writer, total, rows, counted = file.written(encoder, total)
+        at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - file.seen
     if at is None:
         replaced["no_snapshot"] = 1
     if counted != total:
@@ -130,35 +129,116 @@ def build(
     )
 
 
-def _look(order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: LooksFirst, total: int | None) -> int:
-    """Let an encoder see every row before it begins; gives how many there are, counted or not."""
-    rows = 0
-    with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
-        for batch in batches:
-            rows += len(batch)
-            _refuse_rows(order, rows)
-            encoder.look(batch)
-    if total is not None and rows != total and snapshot.at is not None:
-        _refuse_difference(total, f"{rows:,}")
-    return rows
+class _File:
+    """One file out of a snapshot, by one of two ways that give the same bytes: as values, or as text of the source."""
 
+    def __init__(
+        self,
+        order: BuildOrder,
+        source: Source,
+        snapshot: Snapshot,
+        reading: Reading,
+        sink: Sink,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._order = order
+        self._source = source
+        self._snapshot = snapshot
+        self._reading = reading
+        self._sink = sink
+        self._report = report
+        self.seen: Counter[str] = Counter()  # what the source had to change in a first reading
 
-def _pieces(
-    order: BuildOrder, snapshot: Snapshot, reading: Reading, encoder: Encoder
-) -> Generator[tuple[int, bytes], None, None]:
-    """The rows as bytes, and how many more they are: as the source itself makes them, or else by our encoder."""
-    profile = PROFILES.get((order.format, order.options.get("dialect", "")))
-    stream = None if profile is None else snapshot.stream(reading, profile)
-    if stream is None:
-        with closing(snapshot.batches(reading, order.plan["limits"]["sort_bytes"])) as batches:
+    def taking_text(self, encoder: Encoder) -> TakesText | None:
+        """The encoder, where the source gives such text as it takes."""
+        if isinstance(encoder, TakesText) and self._snapshot.stream(self._reading, encoder.profile) is not None:
+            return encoder
+        return None
+
+    def written(
+        self, encoder: Encoder, total: int | None, by_text: TakesText | None = None
+    ) -> tuple[_Writer, int | None, int, int | None]:
+        """Write all rows; gives the total as a first reading had it, the rows, and the total as it turned out.
+
+        Raises:
+            Unfit: some text can only be read as values; ``undo`` what was written.
+        """
+        if by_text is not None:
+            if by_text.must_look() or not self._sink.rewinds:
+                total = self._look(self._looked_text(by_text), total)
+        elif isinstance(encoder, LooksFirst):
+            total = self._look(self._looked_values(encoder), total)
+            self.seen = Counter(dict(self._snapshot.notices))
+        writer = _Writer(self._sink, encoder, self._order.compression)
+        self._report(Progress(Phase.WRITING, 0, total))
+        exact = self._snapshot.at is not None
+        with closing(self._values(encoder) if by_text is None else self._text(by_text)) as pieces:
+            rows, counted = _write(self._order, pieces, writer, total, self._report, exact=exact)
+        return writer, total, rows, counted
+
+    def undo(self) -> None:
+        """Begin anew; nothing stands in the file, and nothing is said to."""
+        if self._sink.rewinds:
+            self._sink.rewind()
+        self._report(Progress(Phase.COUNTING, None, None))
+
+    def _look(self, looked: Generator[int, None, None], total: int | None) -> int:
+        """Let an encoder see every row before it begins; gives how many there are, counted or not."""
+        rows = 0
+        with closing(looked):
+            for more in looked:
+                rows += more
+                _refuse_rows(self._order, rows)
+        if total is not None and rows != total and self._snapshot.at is not None:
+            _refuse_difference(total, f"{rows:,}")
+        return rows
+
+    def _looked_values(self, encoder: LooksFirst) -> Generator[int, None, None]:
+        with closing(self._batches()) as batches:
+            for batch in batches:
+                yield len(batch)
+                encoder.look(batch)
+
+    def _looked_text(self, encoder: TakesText) -> Generator[int, None, None]:
+        with closing(self._stream(encoder.profile)) as pieces:
+            for more, data in pieces:
+                yield more
+                encoder.look_text(data)
+
+    def _values(self, encoder: Encoder) -> Generator[tuple[int, bytes], None, None]:
+        """The rows as bytes, and how many more they are: as the source itself makes them, or else by our encoder."""
+        profile = PROFILES.get((self._order.format, self._order.options.get("dialect", "")))
+        stream = None if profile is None else self._snapshot.stream(self._reading, profile)
+        if stream is not None:
+            yield from counted(stream)
+            return
+        with closing(self._batches()) as batches:
             for batch in batches:
                 yield len(batch), encoder.rows(batch)
-    else:
-        told = 0
-        with closing(stream.chunks()) as chunks:
-            for chunk in chunks:
-                yield stream.rows - told, chunk
-                told = stream.rows
+
+    def _text(self, encoder: TakesText) -> Generator[tuple[int, bytes], None, None]:
+        with closing(self._stream(encoder.profile)) as pieces:
+            for more, data in pieces:
+                yield more, encoder.text(data, more)
+
+    def _batches(self) -> Batches:
+        return self._snapshot.batches(self._reading, self._order.plan["limits"]["sort_bytes"])
+
+    def _stream(self, profile: str) -> Generator[tuple[int, bytes], None, None]:
+        from haulage.exports.ahead import ahead
+
+        stream = self._snapshot.stream(self._reading, profile)
+        assert stream is not None, "taking_text has seen it"
+        return ahead(counted(stream), self._source.cancel)
+
+
+def counted(stream: Stream) -> Generator[tuple[int, bytes], None, None]:
+    """The chunks of a stream with how many more rows each has; the last corrects the count by the source's own."""
+    told = 0
+    with closing(stream.chunks()) as chunks:
+        for chunk in chunks:
+            yield stream.rows - told, chunk
+            told = stream.rows
 
 
 def _write(

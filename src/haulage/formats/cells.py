@@ -81,7 +81,9 @@ def known_type(column: Column) -> str | None:
     native = column.native or ""
     if column.type == "decimal" and native.startswith(("numeric(", "decimal(")):
         return native.replace("numeric", "decimal")
-    return _NATIVE.get(native) if column.type is None else column.type
+    if column.type == "timestamp" and native.endswith("with time zone"):
+        return "instant"
+    return _NATIVE.get(_PRECISION.sub("", native)) if column.type is None else column.type
 
 
 def as_declared(cells: Sequence[Any], declared: str | None) -> Sequence[Any]:
@@ -189,6 +191,7 @@ _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,999})?")
 _READERS: dict[str | None, Callable[[str], object]] = {
     "date": _day,
     "timestamp": _moment,
+    "instant": _moment,
     "integer": _whole,
     "decimal": _fraction,
     "float": _double,
@@ -198,9 +201,11 @@ _READERS: dict[str | None, Callable[[str], object]] = {
 _IN_BULK: dict[str | None, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
     "date": (date.fromisoformat, date.isoformat),
     "timestamp": (datetime.fromisoformat, str),
+    "instant": (datetime.fromisoformat, str),
     "time": (time.fromisoformat, str),
     "integer": (int, str),
 }
+_PRECISION = re.compile(r"\([0-6]\)")  # time(3) without time zone
 _NATIVE = {"uuid": "uuid", "time": "time", "time without time zone": "time"}  # what servers call it -> a name above
 
 

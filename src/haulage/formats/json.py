@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 class JsonEncoder:
-    """One JSON file in the making."""
+    """One JSON file in the making; implements ``TakesText``."""
 
     held = 0
+    profile = Objects.profile
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         self.notices = Notices()
-        self._objects = Objects(columns, options, self.notices)
+        self._objects = Objects(columns, options, self.notices, about, b",\n")
         self._is_empty = True
         self.trailer = b"]\n"
 
@@ -30,11 +31,23 @@ class JsonEncoder:
     def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
         if not batch:
             return b""
+        return self._lead() + encoded(",\n".join(self._objects.texts(batch)), self.notices)
+
+    def must_look(self) -> bool:
+        return False
+
+    def look_text(self, data: bytes) -> None:
+        """There is no text that it could not take."""
+
+    def text(self, data: bytes, rows: int) -> bytes:
+        return self._lead() + self._objects.text(data, rows) if data else b""
+
+    def _lead(self) -> bytes:
         # A separator stands before each row but the first that is really written. One that is decided by a
         # count taken earlier makes `[{…},]` or `{…}{…}` as soon as the count and the rows differ.
-        lead = "\n" if self._is_empty else ",\n"
+        lead = b"\n" if self._is_empty else b",\n"
         self._is_empty = False
-        return encoded(lead + ",\n".join(self._objects.texts(batch)), self.notices)
+        return lead
 
     def end(self) -> bytes:
         return b"]\n" if self._is_empty else b"\n]\n"

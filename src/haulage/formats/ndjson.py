@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 class NdjsonEncoder:
-    """One NDJSON file in the making."""
+    """One NDJSON file in the making; implements ``TakesText``."""
 
     held = 0
+    profile = Objects.profile
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         self.notices = Notices()
-        self._objects = Objects(columns, options, self.notices)
+        self._objects = Objects(columns, options, self.notices, about, b"\n")
         self.trailer = b""  # until there is a line that must have an end
 
     def begin(self) -> bytes:
@@ -31,6 +32,18 @@ class NdjsonEncoder:
             return b""
         self.trailer = b"\n"
         return encoded("\n".join(self._objects.texts(batch)) + "\n", self.notices)
+
+    def must_look(self) -> bool:
+        return False
+
+    def look_text(self, data: bytes) -> None:
+        """There is no text that it could not take."""
+
+    def text(self, data: bytes, rows: int) -> bytes:
+        if not data:
+            return b""
+        self.trailer = b"\n"
+        return self._objects.text(data, rows) + b"\n"
 
     def end(self) -> bytes:
         return b""

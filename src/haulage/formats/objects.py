@@ -8,11 +8,12 @@ from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, Any
 
 from haulage.formats.cells import NUMBERS_OR_NULL, TEXT_OR_NULL, as_decimals, joined
-from haulage.formats.format import Notices, Option
+from haulage.formats.format import About, Notices, Option
 from haulage.formats.json_values import JsonValues, is_plain
 
 if TYPE_CHECKING:
     from haulage.core.catalogue import Column
+    from haulage.formats.json_text import TextLines
 
 NUMBERS_OPTION = Option("numbers", ("number", "string"), "number", "Decimals and long integers")
 
@@ -20,13 +21,20 @@ NUMBERS_OPTION = Option("numbers", ("number", "string"), "number", "Decimals and
 class Objects:
     """The rows of one file, each as the text of one JSON object without a line break in it."""
 
-    def __init__(self, columns: Sequence[Column], options: Mapping[str, str], notices: Notices) -> None:
+    profile = "json_fields"  # see json_text.py
+
+    def __init__(
+        self, columns: Sequence[Column], options: Mapping[str, str], notices: Notices, about: About, between: bytes
+    ) -> None:
+        """``between`` stands from each row to the next."""
         headers = [column.header for column in columns]
         assert headers, "a file has at least one column"
         assert len(set(headers)) == len(headers), "headers are made distinct before a file is opened"
         self._values = JsonValues(notices, long_numbers_as_text=options["numbers"] == "string")
         self._names = [self._values.text(header) + ":" for header in headers]
         self._types = [column.type for column in columns]
+        self._columns, self._options, self._about, self._between = columns, options, about, between
+        self._lines: TextLines | None = None
 
     def texts(self, batch: Sequence[tuple[object, ...]]) -> Iterator[str]:
         """One text a row.
@@ -44,6 +52,21 @@ class Objects:
             lead = mark + ","
         parts.append(repeat(lead[:-1] + "}"))
         return map("".join, zip(*parts, strict=False))  # what stands between is endless, the cells end it
+
+    def text(self, data: bytes, rows: int) -> bytes:
+        """Rows that come as text of a source, as ``texts`` would join them."""
+        if self._lines is None:
+            from haulage.formats.json_text import text_lines
+
+            self._lines = text_lines(
+                self._names,
+                self._columns,
+                self._values,
+                self._between,
+                long_as_text=self._options["numbers"] == "string",
+                total=self._about.total,
+            )
+        return self._lines.joined(data, rows)
 
     def _column(self, cells: Sequence[Any], *, is_document: bool) -> tuple[str, Iterable[str]]:
         """The cells as JSON, and the mark that is still to stand on both sides of each."""

@@ -1,23 +1,24 @@
 """Parquet: row groups with statistics, and in the file's own metadata the instant that it shows.
 
-Which type a column has is decided in parquet_columns.py, in a first reading of all rows; ``look`` gets them. Rows are
-kept until they are a row group, so ``held`` says how many of those taken are not in the file yet. Needs pyarrow.
+Which type a column has is decided in parquet_columns.py, in a first reading of all rows; ``look`` gets them. Text of
+PostgreSQL is read by parquet_text.py, which knows the types. Rows are kept until they are a row group
+(parquet_groups.py), so ``held`` says how many of those taken are not in the file yet. Needs pyarrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from haulage.core.reading import TAIL_BYTES
 from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices, Option
 
 if TYPE_CHECKING:
     from haulage.core.catalogue import Column
+    from haulage.formats.parquet_groups import Groups
+    from haulage.formats.parquet_text import TextColumns
 
-GROUP_ROWS = 65_536
-GROUP_BYTES = 16 * 1024 * 1024  # of the values in memory, which they take several times while they are packed
 SNAPSHOT_KEY = "haulage.snapshot_at"
 INSTALL = "pip install 'haulage[parquet]'"
 LEAST_MEMORY = 256 * 1024 * 1024  # of address space; with less pyarrow does not fail but ends the process
@@ -48,27 +49,39 @@ class _Pieces:
 
 
 class ParquetEncoder:
-    """One Parquet file in the making; implements ``LooksFirst``."""
+    """One Parquet file in the making; implements ``LooksFirst`` and ``TakesText``."""
 
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         assert columns, "a file has at least one column"
         _refuse_where_it_cannot_be()
+        import pyarrow as pa
+
         from haulage.formats.cells import known_type
         from haulage.formats.parquet_columns import ParquetColumn
 
+        # Arrow's own keeps what it was given back: half as much again for long texts.
+        pa.set_memory_pool(pa.system_memory_pool())
+        pa.set_io_thread_count(1)  # as many as are used; of each the stack counts as memory
         self.notices = Notices()
-        self.held = 0
         self.trailer = b""
         headers = _readable_headers(columns, self.notices)
         self._columns = [
-            ParquetColumn(header, known_type(column), self.notices)
+            ParquetColumn(header, known_type(column), self.notices, foreign=column.foreign)
             for header, column in zip(headers, columns, strict=True)
         ]
         self._about = about
         self._codec = options["codec"]
         self._pieces = _Pieces()
-        self._batches: list[Any] = []
-        self._bytes = 0
+        self._groups: Groups | None = None
+        self._source_columns = headers, columns
+        self._texts: TextColumns | None = None
+
+    profile = "fields"
+
+    @property
+    def held(self) -> int:
+        """Rows that are not in the file yet."""
+        return self._groups.held if self._groups is not None else 0
 
     def look(self, batch: Sequence[tuple[object, ...]]) -> None:
         if batch:
@@ -76,57 +89,67 @@ class ParquetEncoder:
                 column.look(cells)
 
     def begin(self) -> bytes:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        from haulage.core.clock import rfc3339
-
-        # Arrow's own keeps what it was given back: half as much again for long texts.
-        pa.set_memory_pool(pa.system_memory_pool())
-        at = rfc3339(self._about.snapshot_at)
-        self._schema = pa.schema(
-            [(column.header, column.settle()) for column in self._columns],
-            metadata=None if at is None else {SNAPSHOT_KEY: at},
-        )
-        self._writer = parquet.ParquetWriter(self._pieces, self._schema, compression=self._codec)
-        return self._pieces.taken()
+        """Nothing yet: how columns are packed is decided with the first group."""
+        return b""
 
     def rows(self, batch: Sequence[tuple[object, ...]]) -> bytes:
         if not batch:
             return b""
         import pyarrow as pa
 
+        groups = self._begun()
         columns = zip(self._columns, zip(*batch, strict=True), strict=True)
-        made = pa.record_batch([column.array(cells) for column, cells in columns], schema=self._schema)
-        self._batches.append(made)
-        self.held += made.num_rows
-        self._bytes += made.nbytes
-        while self.held >= GROUP_ROWS:
-            self._write(GROUP_ROWS)
-        if self._bytes >= GROUP_BYTES:
-            self._write(self.held)
+        groups.add(pa.record_batch([column.array(cells) for column, cells in columns], schema=self._schema))
         return self._pieces.taken()
 
+    # -- rows as text --------------------------------------------------------------------------------------
+
+    def must_look(self) -> bool:
+        """Decimals without measures have no type before all were seen."""
+        return not self._read_as_text().are_measured
+
+    def look_text(self, data: bytes) -> None:
+        if data:
+            self._read_as_text().look(data)
+
+    def text(self, data: bytes, rows: int) -> bytes:
+        texts = self._read_as_text()
+        groups = self._begun()
+        if data:
+            for batch in texts.batches(data, self._schema):
+                groups.add(batch)
+        return self._pieces.taken()
+
+    def _read_as_text(self) -> TextColumns:
+        if self._texts is None:
+            from haulage.formats.parquet_text import TextColumns
+
+            self._texts = TextColumns(*self._source_columns, self.notices)
+        return self._texts
+
+    # -- the file ------------------------------------------------------------------------------------------
+
+    def _begun(self) -> Groups:
+        if self._groups is None:
+            import pyarrow as pa
+
+            from haulage.core.clock import rfc3339
+            from haulage.formats.parquet_groups import Groups
+
+            at = rfc3339(self._about.snapshot_at)
+            metadata = None if at is None else {SNAPSHOT_KEY: at}
+            if self._texts is not None:
+                self._schema = self._texts.schema(metadata)
+            else:
+                self._schema = pa.schema([(each.header, each.settle()) for each in self._columns], metadata=metadata)
+            self._groups = Groups(self._pieces, self._schema, self._codec)
+        return self._groups
+
     def end(self) -> bytes:
-        if self.held:
-            self._write(self.held)
-        self._writer.close()
+        self._begun().close()
         data = self._pieces.taken()
         self.trailer = data[-TAIL_BYTES:]  # the length of the footer and PAR1 stand last
         return data
-
-    def _write(self, rows: int) -> None:
-        """One row group, in one piece each column, so that its pages do not depend on the batches."""
-        import pyarrow as pa
-
-        table = pa.Table.from_batches(self._batches, self._schema)
-        self._batches.clear()
-        group, rest = table.slice(0, rows).combine_chunks(), table.slice(rows).combine_chunks()
-        del table  # before it is packed: long texts are large
-        self._writer.write_table(group, row_group_size=rows)
-        self._batches = rest.to_batches()
-        self.held -= rows
-        self._bytes = sum(batch.nbytes for batch in self._batches)
 
 
 def _refuse_where_it_cannot_be() -> None:

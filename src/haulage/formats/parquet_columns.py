@@ -52,6 +52,7 @@ _SAID = {
     "bytes": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
+    "instant": pa.timestamp("us", "UTC"),
     "time": pa.time64("us"),
     "uuid": pa.uuid(),
 }
@@ -67,11 +68,19 @@ def _name(kind: type) -> str:
     return "uuid" if issubclass(kind, UUID) else family(kind)
 
 
+def decimal_of(whole: int, scale: int) -> pa.DataType | None:
+    """The type of decimals with at most so many digits before and behind the point, if there is one."""
+    if whole + scale > DIGITS:
+        return None
+    return pa.decimal128(FEW_DIGITS if whole + scale <= FEW_DIGITS else DIGITS, scale)
+
+
 class ParquetColumn:
     """``look`` at every batch, ``settle``, then ask for the ``array`` of every batch again."""
 
-    def __init__(self, header: str, declared: str | None, notices: Notices) -> None:
+    def __init__(self, header: str, declared: str | None, notices: Notices, *, foreign: bool = False) -> None:
         self.header = header
+        self._foreign = foreign  # its texts are values of a type that a file does not have
         self._declared = declared
         self._notices = notices
         self._names: dict[type, str] = {}
@@ -155,9 +164,7 @@ class ParquetColumn:
             precision, declared_scale = int(said[1]), int(said[2])
             if scale <= declared_scale and whole <= precision - declared_scale:
                 return pa.decimal128(precision, declared_scale)
-        if whole + scale > DIGITS:
-            return None
-        return pa.decimal128(FEW_DIGITS if whole + scale <= FEW_DIGITS else DIGITS, scale)
+        return decimal_of(whole, scale)
 
     def _moment(self, offset: timedelta | None) -> pa.DataType | None:
         if offset is None:
@@ -203,7 +210,7 @@ class ParquetColumn:
 
     def _texts(self, cells: Sequence[Any], typed: Sequence[Any], kinds: Iterable[type]) -> pa.Array:
         """Text as it was read, also where it could have been a day: one that could not made them all text."""
-        textual = ("null",) if is_typed(self._declared) else ("null", "text", "document")
+        textual = ("null",) if self._foreign or is_typed(self._declared) else ("null", "text", "document")
         others = {kind for kind in kinds if self._names[kind] not in textual}
         if others:
             self._notices.count(WRITTEN_AS_TEXT, sum(type(cell) in others for cell in typed), column=self.header)

@@ -49,7 +49,7 @@ class XlsxEncoder:
         self._types = list(map(known_type, columns))
         as_cells = options["moments"] == "cells"
         self._cells = [
-            XlsxCells(column.header, known, self.notices, about, as_cells=as_cells)
+            XlsxCells(column.header, known, self.notices, about, as_cells=as_cells, foreign=column.foreign)
             for column, known in zip(columns, self._types, strict=True)
         ]
         self._is_split = options["sheets"] == "several"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
 
 from haulage.formats.cells import (
     NON_FINITE,
@@ -75,11 +76,23 @@ class XlsxCells:
     """
 
     def __init__(
-        self, header: str, known: str | None, notices: Notices, about: About, *, as_cells: bool = False
+        self,
+        header: str,
+        known: str | None,
+        notices: Notices,
+        about: About,
+        *,
+        as_cells: bool = False,
+        foreign: bool = False,
     ) -> None:
-        """``as_cells``: rather a moment in UTC or without its last digits than a text."""
+        """One column.
+
+        Args:
+            as_cells: rather a moment in UTC or without its last digits than a text.
+            foreign: its texts are values of a type that a sheet does not have.
+        """
         self._header = header
-        self._is_typed = is_typed(known)
+        self._is_typed = foreign or is_typed(known)
         self._as_cells = as_cells
         self._notices = notices
         self._about = about
@@ -93,7 +106,7 @@ class XlsxCells:
             "bytes": lambda cell: self._text(base64_text(cell, notices)),
             "moment": self._moment,
             "document": lambda cell: self._text(self._json(cell)),
-            "other": lambda cell: self._text(str(cell)),
+            "other": lambda cell: (self._text if isinstance(cell, UUID) else self._as_text)(str(cell)),
         }
 
     def header(self) -> str:

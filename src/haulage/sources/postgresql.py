@@ -20,6 +20,7 @@ from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
 from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
+from haulage.sources.postgresql_text import LARGE, copied_as, copied_name
 from haulage.sources.query import (
     WRAP,
     Name,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["end_session", "open_source"]
 
 BATCH = {"rows": 512, "large": 4_096}  # so at most 2 MiB and a row
-CHUNK = {"rows": 1_024, "large": 2_048}  # of a stream; no more rows, so that progress is told of a slow one too
 
 
 def open_source(
@@ -106,7 +106,9 @@ class PostgresqlSnapshot:
         """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
         kinds = self._kinds(reading)
         known = {name.key: (kind.type, kind.native) for name, kind in kinds.items()}
-        return columns_of(reading, chosen(reading, list(kinds)), known)
+        found = columns_of(reading, chosen(reading, list(kinds)), known)
+        foreign = {name.key for name, kind in kinds.items() if kind.foreign}
+        return tuple(each._replace(foreign=each.type is None and each.key in foreign) for each in found)
 
     def _kinds(self, reading: Reading) -> dict[Name, Kind]:
         """Every column of the query and what its type is; LIMIT 0 keeps it from running."""
@@ -144,7 +146,10 @@ class PostgresqlSnapshot:
         kinds = self._kinds(reading)
         shown = chosen(reading, list(kinds))
         declared = {name.key: reading.declared.get(name.key, ("", None))[1] for name in shown}
-        written = [kinds[name].written(f"{WRAP}.{quoted(name.inside)}", declared[name.key]) for name in shown]
+        written = [
+            f"{kinds[name].written(f'{WRAP}.{quoted(name.inside)}', declared[name.key])} as {copied_name(place)}"
+            for place, name in enumerate(shown)
+        ]
         # A bare name in the order would be that of a column as it is written, as text, and past every index.
         sql = self._wrapped(reading, ", ".join(written)) + order_by(reading, list(kinds), f"{WRAP}.")
         return sql, [kinds[name] for name in shown]
@@ -183,18 +188,19 @@ class PostgresqlSnapshot:
             yield from batches_of(pieces, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
 
     def stream(self, reading: Reading, profile: str) -> CopyStream | None:
-        """The rows as CSV that the server makes; None for another profile, and where it would write otherwise.
+        """The rows as text that the server makes (``postgresql_text.py``); None where it would write otherwise.
 
-        Bytes are base64 in our files, with a notice that counts them. A database without an encoding may hold what
-        is no text.
+        A database without an encoding may hold what is no text.
         """
-        if profile != "csv" or self._session.encoding == "SQL_ASCII":
+        if self._session.encoding == "SQL_ASCII":
             return None
         sql, kinds = self._selected(reading)
-        if any(kind.type == "bytes" for kind in kinds):
+        declared = [kind for _, kind in reading.declared.values()]
+        how = copied_as(profile, kinds, [each for each in declared if each is not None])
+        if how is None:
             return None
         self._session.enter(reading.session)
-        return CopyStream(self._session, f"copy (\n{sql}\n) to stdout (format csv)", reading.binds)
+        return CopyStream(self._session, f"copy (\n{sql}\n) to stdout ({how.options})", reading.binds, how.rows)
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
         return with_values(reading, self._literal)
@@ -218,16 +224,17 @@ class PostgresqlSnapshot:
 class CopyStream:
     """The CSV of one COPY; implements ``core.ports.Stream``."""
 
-    def __init__(self, session: Session, sql: str, binds: Mapping[str, Any]) -> None:
-        """Remember what to copy."""
+    def __init__(self, session: Session, sql: str, binds: Mapping[str, Any], rows: int) -> None:
+        """Remember what to copy, in pieces of so many rows."""
         self._session = session
         self._sql = sql
         self._binds = binds
+        self._rows = rows
         self.rows = 0
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Whole rows, in bounded pieces."""
-        with closing(self._session.copy(self._sql, self._binds, **CHUNK)) as pieces:
+        with closing(self._session.copy(self._sql, self._binds, rows=self._rows, large=LARGE)) as pieces:
             while True:
                 try:
                     held, piece = next(pieces)

@@ -35,6 +35,8 @@ _TYPES = {  # by oid; any other is text, or a document by its category
     3802: "json",
 }
 _CATEGORIES = {"A": "array", "C": "row"}
+_TEXTUAL = ("S", "E", "Z", "X", "P")  # categories of which text is the nature: texts, names, enums
+_TYPED_BY_NAME = ("uuid", "xml", "time")  # so begin the names of those that are text by nature, or that formats know
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MEANT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -52,6 +54,7 @@ class Kind(NamedTuple):
     type: str | None
     native: str
     is_document: bool = False
+    foreign: bool = False  # text to a file, but of a type that is more than that: intervals, ranges, addresses
 
     def written(self, column: str, declared: str | None) -> str:
         """The SQL of this column as it comes."""
@@ -77,7 +80,8 @@ def kind_of(oid: int, native: str, category: str) -> Kind:
     known = _TYPES.get(oid) or _CATEGORIES.get(category)
     if known in ("array", "row"):
         return Kind("json", native, is_document=True)
-    return Kind(known, native)
+    is_text = category in _TEXTUAL or (native.startswith(_TYPED_BY_NAME) and not native.endswith(" with time zone"))
+    return Kind(known, native, foreign=known is None and not is_text)
 
 
 def batches_of(
