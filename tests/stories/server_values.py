@@ -20,6 +20,7 @@ class Value(NamedTuple):
         json: the text of JSON, numbers as numbers.
         parquet: the value, and ``type`` as DuckDB calls the column's.
         sheet: the cell; a number as its digits.
+        named: the formats in which it is text and a notice says so.
     """
 
     sql: str
@@ -28,6 +29,7 @@ class Value(NamedTuple):
     parquet: object
     type: str
     sheet: object
+    named: tuple[str, ...] = ()
 
 
 POSTGRESQL: list[Value] = [
@@ -39,15 +41,16 @@ POSTGRESQL: list[Value] = [
         9223372036854775807,
         "BIGINT",
         "9223372036854775807",
+        named=("xlsx",),
     ),
     Value("1.50::numeric(12,2)", "1.50", "1.50", Decimal("1.50"), "DECIMAL(12,2)", Digits("1.50")),
     Value("0.0000001::numeric", "0.0000001", "0.0000001", Decimal("1E-7"), "DECIMAL(18,7)", Digits("0.0000001")),
-    Value("'NaN'::numeric(5,1)", "NaN", '"NaN"', "NaN", "VARCHAR", "NaN"),
+    Value("'NaN'::numeric(5,1)", "NaN", '"NaN"', "NaN", "VARCHAR", "NaN", named=("parquet",)),
     Value("0.1::float8", "0.1", "0.1", 0.1, "DOUBLE", Digits("0.1")),
     Value("'-Infinity'::float8", "-Infinity", '"-Infinity"', float("-inf"), "DOUBLE", "-Infinity"),
     Value("date '2026-01-31'", "2026-01-31", '"2026-01-31"', date(2026, 1, 31), "DATE", date(2026, 1, 31)),
-    Value("date '1900-02-28'", "1900-02-28", '"1900-02-28"', date(1900, 2, 28), "DATE", "1900-02-28"),
-    Value("date 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity"),
+    Value("date '1900-02-28'", "1900-02-28", '"1900-02-28"', date(1900, 2, 28), "DATE", "1900-02-28", named=("xlsx",)),
+    Value("date 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity", named=("xlsx", "parquet")),
     Value(
         "timestamp '2026-01-31 23:30:00.5'",
         "2026-01-31 23:30:00.5",
@@ -71,9 +74,18 @@ POSTGRESQL: list[Value] = [
         datetime(2026, 1, 31, 23, 30, 0, 1, tzinfo=UTC),
         "TIMESTAMP WITH TIME ZONE",
         "2026-01-31T23:30:00.000001+00:00",
+        named=("xlsx",),
     ),
     Value("time '01:02:03.5'", "01:02:03.5", '"01:02:03.5"', time(1, 2, 3, 500000), "TIME", time(1, 2, 3, 500000)),
-    Value("interval '1 day 2 h'", "1 day 02:00:00", '"1 day 02:00:00"', "1 day 02:00:00", "VARCHAR", "1 day 02:00:00"),
+    Value(
+        "interval '1 day 2 h'",
+        "1 day 02:00:00",
+        '"1 day 02:00:00"',
+        "1 day 02:00:00",
+        "VARCHAR",
+        "1 day 02:00:00",
+        named=("xlsx", "parquet"),
+    ),
     Value("'\\x00ff'::bytea", "AP8=", '"AP8="', b"\x00\xff", "BLOB", "AP8="),
     Value(
         "array[[1,2],[3,null]]",
@@ -95,10 +107,18 @@ POSTGRESQL: list[Value] = [
     Value("true", "true", "true", True, "BOOLEAN", True),
     Value("'x'::char(3)", "x  ", '"x  "', "x  ", "VARCHAR", "x  "),
     Value("'=1+1'::text", "=1+1", '"=1+1"', "=1+1", "VARCHAR", "=1+1"),
-    Value("'[1,5)'::int4range", '"[1,5)"', '"[1,5)"', "[1,5)", "VARCHAR", "[1,5)"),
-    Value("time with time zone '10:00+01'", "10:00:00+01", '"10:00:00+01"', "10:00:00+01", "VARCHAR", "10:00:00+01"),
-    Value("B'101'::bit(3)", "101", '"101"', "101", "VARCHAR", "101"),
-    Value("'1.2.3.4'::inet", "1.2.3.4", '"1.2.3.4"', "1.2.3.4", "VARCHAR", "1.2.3.4"),
+    Value("'[1,5)'::int4range", '"[1,5)"', '"[1,5)"', "[1,5)", "VARCHAR", "[1,5)", named=("xlsx", "parquet")),
+    Value(
+        "time with time zone '10:00+01'",
+        "10:00:00+01",
+        '"10:00:00+01"',
+        "10:00:00+01",
+        "VARCHAR",
+        "10:00:00+01",
+        named=("xlsx", "parquet"),
+    ),
+    Value("B'101'::bit(3)", "101", '"101"', "101", "VARCHAR", "101", named=("xlsx", "parquet")),
+    Value("'1.2.3.4'::inet", "1.2.3.4", '"1.2.3.4"', "1.2.3.4", "VARCHAR", "1.2.3.4", named=("xlsx", "parquet")),
     Value("null::int", "", "null", None, "BIGINT", None),
     Value("null::numeric(7,3)", "", "null", None, "DECIMAL(7,3)", None),
     Value("''::text", '""', '""', "", "VARCHAR", ""),
@@ -111,6 +131,7 @@ MARIADB: list[Value] = [
         Decimal(18446744073709551615),
         "DECIMAL(38,0)",
         "18446744073709551615",
+        named=("xlsx",),
     ),
     Value("cast(1.50 as decimal(12,2))", "1.50", "1.50", Decimal("1.50"), "DECIMAL(12,2)", Digits("1.50")),
     Value(
@@ -131,7 +152,15 @@ MARIADB: list[Value] = [
         datetime(2024, 3, 7, 21, 0, 0, 250000),
     ),
     Value("cast('21:04:05' as time)", "21:04:05", '"21:04:05"', time(21, 4, 5), "TIME", time(21, 4, 5)),
-    Value("cast('-838:59:59' as time)", "-838:59:59", '"-838:59:59"', "-838:59:59", "VARCHAR", "-838:59:59"),
+    Value(
+        "cast('-838:59:59' as time)",
+        "-838:59:59",
+        '"-838:59:59"',
+        "-838:59:59",
+        "VARCHAR",
+        "-838:59:59",
+        named=("xlsx", "parquet"),
+    ),
     Value("x'00ff'", "AP8=", '"AP8="', b"\x00\xff", "BLOB", "AP8="),
     Value("'a🚀'", "a🚀", '"a🚀"', "a🚀", "VARCHAR", "a🚀"),
     Value("''", '""', '""', "", "VARCHAR", ""),

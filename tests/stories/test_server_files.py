@@ -23,6 +23,12 @@ def asking(values):
     return query("select " + ", ".join(f"{value.sql} as v{number}" for number, value in enumerate(values)))
 
 
+def named(built, values):
+    """Of each value, whether a notice names its column as written as text."""
+    found = [column for each in built.notices if each["code"] == "written_as_text" for column in each["columns"]]
+    return [f"v{number}" in found for number in range(len(values))]
+
+
 def compare(values, wanted, found):
     """With the SQL beside it, so that a difference says what it is about."""
     asked = [value.sql for value in values]
@@ -43,19 +49,21 @@ def test_csv_and_json_have_the_texts_of_the_server(server):
 
 def test_parquet_has_the_types_of_the_server(server, tmp_path):
     yard, values = server
-    _, data = yard.build(asking(values), format="parquet")
+    built, data = yard.build(asking(values), format="parquet")
     (tmp_path / "file.parquet").write_bytes(data)
     types = duckdb.sql(f"describe from read_parquet('{tmp_path}/file.parquet')").fetchall()
 
     compare(values, [value.type for value in values], [type for _, type, *_ in types])
     compare(values, [value.parquet for value in values], read_parquet(data)[1][0])
+    compare(values, ["parquet" in value.named for value in values], named(built, values))
 
 
 def test_a_sheet_has_the_values_of_the_server(server):
     yard, values = server
-    _, data = yard.build(asking(values), format="xlsx")
+    built, data = yard.build(asking(values), format="xlsx")
 
     compare(values, [value.sheet for value in values], read_xlsx(data)[1][0])
+    compare(values, ["xlsx" in value.named for value in values], named(built, values))
 
 
 def test_what_became_text_is_named(tmp_path):
