@@ -285,12 +285,13 @@ def test_pages_do_not_depend_on_batches():
     assert made(rows, "n", "t", batch=256)[0] == made(rows, "n", "t", batch=777)[0]
 
 
-def test_long_texts_make_smaller_row_groups(tmp_path):
+@pytest.mark.parametrize("batch", [1, 7, 40])
+def test_long_texts_make_smaller_row_groups(tmp_path, batch):
     rows = [(number, "x" * 1_000_000) for number in range(40)]
-    data, encoder = made(rows, "n", "t", batch=1)
+    data, encoder = made(rows, "n", "t", batch=batch)
     groups = asked(tmp_path, data, "select distinct row_group_id, row_group_num_rows from parquet_metadata(FILE)")
 
-    assert [17, 17, 6] == [rows for _, rows in sorted(groups)]
+    assert [9, 9, 9, 9, 4] == [rows for _, rows in sorted(groups)]
     assert [(40_000_000,)] == asked(tmp_path, data, "select sum(length(t)) from FILE")
     assert encoder.held == 0
 

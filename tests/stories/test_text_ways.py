@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import pyarrow.parquet
 import pytest
 from tests.conformance.formats.readers import read_parquet
 from tests.stories.building import PostgresqlYard, query
@@ -16,7 +17,7 @@ from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase
 from haulage.exports import build
-from haulage.formats import json_text, parquet_groups
+from haulage.formats import json_text, parquet, parquet_groups
 from haulage.formats.json_arrow import ArrowLines
 from haulage.formats.objects import Objects
 from haulage.formats.parquet import ParquetEncoder
@@ -67,9 +68,9 @@ def taken(monkeypatch, of=(ParquetEncoder, Objects)):
     rows = [0]
     for kind in of:
 
-        def text(self, data, more, whole=kind.text):
+        def text(self, data, more, *around, whole=kind.text):
             rows[0] += more
-            return whole(self, data, more)
+            return whole(self, data, more, *around)
 
         monkeypatch.setattr(kind, "text", text)
     return rows
@@ -173,6 +174,7 @@ def test_what_does_not_fit_late_makes_its_column_text(yard, monkeypatch, sink, l
 
 
 def test_nothing_is_said_to_stand_in_a_file_that_is_begun_anew(yard, monkeypatch):
+    monkeypatch.setattr(parquet, "TEXT_BYTES", 1)
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
     sql = "select case i when 9000 then 'NaN' else 1.5 end::numeric(9, 2) as n from generate_series(1, 9000) as i"
     yard.build(query(sql), format="parquet")
@@ -196,11 +198,10 @@ def test_decimals_without_measures_are_measured(yard, monkeypatch, values, type)
     by_text, by_values = both(
         yard, monkeypatch, query(f"select v::numeric from (values {listed}) as t(v)"), format="parquet"
     )
-    import pyarrow as pa
-    from pyarrow import parquet
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(by_text[3]))
 
     assert by_values == by_text
-    assert type == str(parquet.read_schema(pa.BufferReader(by_text[3])).field(0).type)
+    assert type == str(schema.field(0).type)
 
 
 def test_a_declared_type_goes_the_way_of_values(yard, monkeypatch, way):
@@ -269,6 +270,7 @@ def test_the_statement_ends_with_a_build_that_ends_early(yard, monkeypatch, way)
 
     if way == "parquet":
         monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1)
+        monkeypatch.setattr(parquet, "TEXT_BYTES", 1)
     monkeypatch.setattr(build._Writer, "add", add)
 
     assert "no_space" == fails(yard, query(sql), format=way, limits={"count_seconds": 0.1})

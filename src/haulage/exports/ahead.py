@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from queue import Queue
-from typing import TypeVar
 
-AHEAD = 2  # pieces that wait; each is bounded by the source
+AHEAD = 2  # pieces that wait
+LARGE = 1024 * 1024  # bytes of a piece that is done with before the next is received, so that they do not add up
 
-Piece = TypeVar("Piece")
+Piece = tuple[int, bytes]  # rows and their text
 
 
 def ahead(pieces: Generator[Piece, None, None], stop: Callable[[], None]) -> Generator[Piece, None, None]:
@@ -22,37 +22,62 @@ def ahead(pieces: Generator[Piece, None, None], stop: Callable[[], None]) -> Gen
         pieces: used, and closed, by that thread alone.
         stop: ends what it waits for, from another thread; called only when this is closed before the end.
     """
-    waiting: Queue[tuple[Piece | None, BaseException | None]] = Queue(AHEAD)
-    closed = False
+    maker = _Maker(pieces)
+    maker.start()
+    try:
+        while (piece := maker.taken()) is not None:
+            yield piece
+            del piece
+            maker.waiting.task_done()
+    finally:
+        if not maker.has_ended:
+            stop()
+            maker.end()
+        maker.join()
 
-    def make() -> None:
+
+class _Maker(threading.Thread):
+    """What makes the pieces; behind the last one waits None, or what was raised."""
+
+    def __init__(self, pieces: Generator[Piece, None, None]) -> None:
+        super().__init__(daemon=True, name="ahead")
+        self.waiting: Queue[Piece | BaseException | None] = Queue(AHEAD)
+        self.has_ended = False
+        self._pieces = pieces
+        self._is_wanted = True
+
+    def run(self) -> None:
         problem: BaseException | None = None
         try:
-            for piece in pieces:
-                waiting.put((piece, None))
-                if closed:
-                    break
-            pieces.close()
+            self._make()
+            self._pieces.close()
         except BaseException as raised:  # noqa: BLE001 - it is raised where the pieces are taken
             problem = raised
-        waiting.put((None, problem))
+        self.waiting.put(problem)
 
-    thread = threading.Thread(target=make, daemon=True, name="ahead")
-    thread.start()
-    ended = False
-    try:
-        while True:
-            piece, problem = waiting.get()
-            if piece is None:
-                ended = True
-                if problem is not None:
-                    raise problem
+    def _make(self) -> None:
+        for piece in self._pieces:
+            is_large = len(piece[1]) > LARGE
+            self.waiting.put(piece)
+            del piece
+            if is_large:
+                self.waiting.join()
+            if not self._is_wanted:
                 return
-            yield piece
-    finally:
-        if not ended:
-            closed = True
-            stop()
-            while waiting.get()[0] is not None:
-                pass
-        thread.join()
+
+    def taken(self) -> Piece | None:
+        """The next piece, or None after the last."""
+        piece = self.waiting.get()
+        if isinstance(piece, tuple):
+            return piece
+        self.has_ended = True
+        if piece is not None:
+            raise piece
+        return None
+
+    def end(self) -> None:
+        """Have it make no more; the piece that was taken last is not said to be done yet."""
+        self._is_wanted = False
+        self.waiting.task_done()
+        while isinstance(self.waiting.get(), tuple):
+            self.waiting.task_done()

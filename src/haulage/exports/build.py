@@ -219,7 +219,10 @@ class _File:
     def _text(self, encoder: TakesText) -> Generator[tuple[int, bytes], None, None]:
         with closing(self._stream(encoder.profile)) as pieces:
             for more, data in pieces:
-                yield more, encoder.text(data, more)
+                made = encoder.text(data, more)
+                del data  # large ones do not wait together with what comes after them
+                yield more, made
+                del made
 
     def _batches(self) -> Batches:
         return self._snapshot.batches(self._reading, self._order.plan["limits"]["sort_bytes"])
@@ -267,6 +270,7 @@ def _write(
             writer.flush()
             report(Progress(Phase.WRITING, rows - writer.held, total))
             due = time.monotonic() + every
+        del data
     if total is not None and rows != total:
         total = _refuse_difference(total, f"{rows:,}") if exact else None
     writer.end()

@@ -40,7 +40,7 @@ class JsonEncoder:
         """There is no text that it could not take."""
 
     def text(self, data: bytes, rows: int) -> bytes:
-        return self._lead() + self._objects.text(data, rows) if data else b""
+        return self._objects.text(data, rows, self._lead(), b"") if data else b""
 
     def _lead(self) -> bytes:
         # A separator stands before each row but the first that is really written. One that is decided by a

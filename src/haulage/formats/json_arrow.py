@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import compute
 
+from haulage.formats.arrow import settle_memory
 from haulage.formats.json_text import TextLines
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class ArrowLines(TextLines):
         self, names: Sequence[str], columns: Sequence[Column], values: JsonValues, between: bytes, *, long_as_text: bool
     ) -> None:
         super().__init__(names, columns, values, between, long_as_text=long_as_text)
-        pa.set_memory_pool(pa.system_memory_pool())
+        settle_memory()
         keys = b"".join(self._leads)
         starts = array.array("i", [0])
         for lead in self._leads:
@@ -44,22 +45,26 @@ class ArrowLines(TextLines):
         self._skipped = len(self._leads[0]) - len(self._first)
         self._order = pa.array([], pa.int32())
 
-    def joined(self, data: bytes, rows: int) -> bytes:
-        cells = rows * self._width
-        if self._special or cells > CELLS or len(data) > LARGE or sys.byteorder != "little":
-            return super().joined(data, rows)
-        if self._decimals and (b"NaN" in data or b"Infinity" in data):
-            return super().joined(data, rows)
+    def joined(self, data: bytes, rows: int, start: bytes, end: bytes) -> bytes:
+        if self._special or rows * self._width > CELLS or len(data) > LARGE or sys.byteorder != "little":
+            return super().joined(data, rows, start, end)
+        taken = None if self._may_be_no_number(data) else self._taken(data, rows * self._width)
+        if taken is None:
+            return super().joined(data, rows, start, end)
+        return b"".join((start, memoryview(taken)[self._skipped :], b"}", end))
+
+    def _taken(self, data: bytes, cells: int) -> pa.Buffer | None:
+        """Keys and cells, or None where some text has a control character."""
         signs = pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)])
         marks = compute.indices_nonzero(compute.less(signs, _SPACE))
         if len(marks) != cells:
-            return super().joined(data, rows)
+            return None
         pairs = compute.add(compute.multiply(marks.view(pa.int64()), self._pair), self._shift)
         offsets = self._starts + memoryview(pairs.buffers()[1])[: 8 * cells]
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._keys + data)]
         texts = pa.Array.from_buffers(pa.binary(), self._width + 2 * cells, buffers)
         taken: Any = compute.take(texts, self._ordered(cells), boundscheck=False)
-        return b"".join((memoryview(taken.buffers()[2])[self._skipped :], b"}"))
+        return taken.buffers()[2]
 
     def _ordered(self, cells: int) -> pa.Array:
         """Key, cell, key, cell, …, as places in the array."""

@@ -43,7 +43,7 @@ class NdjsonEncoder:
         if not data:
             return b""
         self.trailer = b"\n"
-        return self._objects.text(data, rows) + b"\n"
+        return self._objects.text(data, rows, b"", b"\n")
 
     def end(self) -> bytes:
         return b""

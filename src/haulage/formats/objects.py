@@ -53,8 +53,8 @@ class Objects:
         parts.append(repeat(lead[:-1] + "}"))
         return map("".join, zip(*parts, strict=False))  # what stands between is endless, the cells end it
 
-    def text(self, data: bytes, rows: int) -> bytes:
-        """Rows that come as text of a source, as ``texts`` would join them."""
+    def text(self, data: bytes, rows: int, start: bytes, end: bytes) -> bytes:
+        """Rows that come as text of a source, as ``texts`` would join them, with what stands before and behind."""
         if self._lines is None:
             from haulage.formats.json_text import text_lines
 
@@ -66,7 +66,7 @@ class Objects:
                 long_as_text=self._options["numbers"] == "string",
                 total=self._about.total,
             )
-        return self._lines.joined(data, rows)
+        return self._lines.joined(data, rows, start, end)
 
     def _column(self, cells: Sequence[Any], *, is_document: bool) -> tuple[str, Iterable[str]]:
         """The cells as JSON, and the mark that is still to stand on both sides of each."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from haulage.formats.parquet_text import TextColumns
 
 SNAPSHOT_KEY = "haulage.snapshot_at"
+TEXT_BYTES = 512 * 1024  # that are read at once: each reading has its price, in memory too
 INSTALL = "pip install 'haulage[parquet]'"
 LEAST_MEMORY = 256 * 1024 * 1024  # of address space; with less pyarrow does not fail but ends the process
 
@@ -54,14 +55,11 @@ class ParquetEncoder:
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         assert columns, "a file has at least one column"
         _refuse_where_it_cannot_be()
-        import pyarrow as pa
-
+        from haulage.formats.arrow import settle_memory
         from haulage.formats.cells import known_type
         from haulage.formats.parquet_columns import ParquetColumn
 
-        # Arrow's own keeps what it was given back: half as much again for long texts.
-        pa.set_memory_pool(pa.system_memory_pool())
-        pa.set_io_thread_count(1)  # as many as are used; of each the stack counts as memory
+        settle_memory()
         self.notices = Notices()
         self.trailer = b""
         headers = _readable_headers(columns, self.notices)
@@ -75,13 +73,15 @@ class ParquetEncoder:
         self._groups: Groups | None = None
         self._source_columns = headers, columns
         self._texts: TextColumns | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = self._waiting_rows = 0
 
     profile = "fields"
 
     @property
     def held(self) -> int:
         """Rows that are not in the file yet."""
-        return self._groups.held if self._groups is not None else 0
+        return self._waiting_rows + (self._groups.held if self._groups is not None else 0)
 
     def look(self, batch: Sequence[tuple[object, ...]]) -> None:
         if batch:
@@ -99,6 +99,7 @@ class ParquetEncoder:
 
         groups = self._begun()
         columns = zip(self._columns, zip(*batch, strict=True), strict=True)
+        del batch
         groups.add(pa.record_batch([column.array(cells) for column, cells in columns], schema=self._schema))
         return self._pieces.taken()
 
@@ -109,16 +110,32 @@ class ParquetEncoder:
         return not self._read_as_text().are_measured
 
     def look_text(self, data: bytes) -> None:
-        if data:
-            self._read_as_text().look(data)
+        if text := self._gathered(data, 0):
+            self._read_as_text().look(text)
 
     def text(self, data: bytes, rows: int) -> bytes:
         texts = self._read_as_text()
         groups = self._begun()
-        if data:
-            for batch in texts.batches(data, self._schema):
+        text = self._gathered(data, rows)
+        del data
+        if text:
+            batches = texts.batches(text, self._schema)
+            del text
+            for batch in batches:
                 groups.add(batch)
         return self._pieces.taken()
+
+    def _gathered(self, data: bytes, rows: int) -> bytes:
+        """Enough text to be read at once; at the end, where there is no data, what is left."""
+        self._waiting.append(data)
+        self._waiting_rows += rows
+        self._waiting_bytes += len(data)
+        if data and self._waiting_bytes < TEXT_BYTES:
+            return b""
+        text = b"".join(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = self._waiting_rows = 0
+        return text
 
     def _read_as_text(self) -> TextColumns:
         if self._texts is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -220,19 +221,14 @@ class ParquetColumn:
         if not read <= TEXT_OR_NULL:
             writers = {kind: self._writer(_name(kind)) for kind in read}
             cells = [writers[type(cell)](cell) for cell in cells]
-        return pa.array(self._readable(cells), pa.string())
+        return self._readable(cells)
 
-    def _readable(self, cells: Sequence[str | None]) -> Sequence[str | None]:
-        """Without what no text can hold; the whole is looked at first, as in ``encoded``."""
-        whole = "".join([cell for cell in cells if cell is not None])
-        try:
-            whole.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            if "\0" not in whole:
-                return cells
-        return [cell and mended(cell, self._notices) for cell in cells]
+    def _readable(self, cells: Sequence[str | None]) -> pa.Array:
+        """Without what no text can hold, where there is any."""
+        if not any(cell is not None and "\0" in cell for cell in cells):
+            with suppress(UnicodeEncodeError):
+                return pa.array(cells, pa.string())
+        return pa.array([cell and mended(cell, self._notices) for cell in cells], pa.string())
 
     def _writer(self, name: str) -> Callable[[Any], str | None]:
         known: dict[str, Callable[[Any], str | None]] = {

@@ -122,10 +122,10 @@ class TextColumns:
         Raises:
             Unfit: there is a value that is not of its column's type.
         """
-        table = self._read(data)
-        for batch in table.to_batches():
-            arrays = [column.finished(cells) for column, cells in zip(self._columns, batch.columns, strict=True)]
-            yield pa.record_batch(arrays, schema=schema)
+        read = self._read(data).to_batches()
+        while read:  # and nothing is held while it is written
+            columns = zip(self._columns, read.pop(0).columns, strict=True)
+            yield pa.record_batch([column.finished(cells) for column, cells in columns], schema=schema)
 
     def _read(self, data: bytes) -> pa.Table:
         size = len(data) + 1  # one block, as a row may be longer than any that one would choose

@@ -215,6 +215,7 @@ class Session:
                         if length > large:
                             break
                     if held:
+                        del row  # a large one need not wait here, too
                         yield held, buffer.getvalue()
         finally:
             if running:

@@ -153,11 +153,23 @@ def _cancel_when_told(source: Source) -> None:
     signal.set_wakeup_fd(tells)
 
 
+def _settle_memory() -> None:
+    """Have large blocks given back as soon as they are free, and no address space taken in advance for each thread."""
+    M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # noqa: N806 - their names in mallopt(3)
+    with suppress(Exception):  # it is glibc's
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, 4 * MIB)
+        mallopt(M_ARENA_MAX, 1)
+
+
 def _limit(order: BuildOrder) -> None:
     """Set the outer fences: address space, and the size of one file.
 
     The second lies so far above both limits counted elsewhere that those are always met first.
     """
+    _settle_memory()
     limits = order.plan["limits"]
     largest = max(order.file_bytes + MIB, limits["sort_bytes"] + 256 * MIB)
     for kind, value in ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_FSIZE, largest)):
