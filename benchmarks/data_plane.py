@@ -13,11 +13,22 @@ import sys
 # ruff: noqa: E402 - benchmarks/queue.py has the name of a module that others need, so this folder is looked into last
 sys.path[:] = [*sys.path[1:], f"{sys.path[0]}/..", sys.path[0]]
 
+from columnar import columnar_peak_rss_mib, postgresql_ndjson, postgresql_ndjson_plain, postgresql_parquet
 from first import main
 from from_servers import mariadb_csv, postgresql_csv, postgresql_peak_rss_mib
 from packed import packed_peak_rss_mib, xlsx
 
-FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
+FIGURES = (
+    postgresql_csv,
+    postgresql_parquet,
+    postgresql_ndjson,
+    postgresql_ndjson_plain,
+    mariadb_csv,
+    postgresql_peak_rss_mib,
+    columnar_peak_rss_mib,
+    xlsx,
+    packed_peak_rss_mib,
+)
 
 
 if __name__ == "__main__":

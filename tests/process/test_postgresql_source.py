@@ -18,6 +18,7 @@ from tests.servers.proxy import Proxy
 
 from haulage.core import events
 from haulage.core.limits import MIB
+from haulage.formats import FORMATS, resolve_options
 from haulage.worker import process
 
 ROWS = 2_000_000  # so many that they are seen to become more
@@ -51,6 +52,22 @@ def test_at_TERM_the_child_itself_has_its_statement_cancelled(sourced_house, tmp
     monkeypatch.setattr(process, "START", BLIND)
     with child_of(sourced_house, tmp_path, SILENT) as child:
         until(lambda: not child.messages(0.01) and sessions_of_builds("active"))  # its order goes meanwhile
+        child.signal(signal.SIGTERM)
+        until(child.ended)
+        until(lambda: not sessions_of_builds(), lambda: "the statement runs on")
+
+
+@pytest.mark.parametrize("format", ["ndjson", "parquet"])
+def test_at_TERM_in_the_middle_of_the_rows_too(sourced_house, tmp_path, monkeypatch, format):  # noqa: N802
+    """They are received in a thread of their own."""
+    monkeypatch.setattr(process, "START", BLIND)
+    sql = "select i, repeat('x', 500) as t from (select generate_series(1, 1000000000) as i) as n"
+    options = resolve_options(FORMATS[format], {})
+    order = order_for(sourced_house, tmp_path, sql)
+    plan = order.plan | {"limits": order.plan["limits"] | {"count_seconds": 0}}
+    with child_of(sourced_house, tmp_path, sql, plan=plan, format=format, options=options, file_bytes=10**12,
+                  reserved_bytes=10**12) as child:  # fmt: skip
+        until(lambda: any(told.get("processed") for told in child.messages(0.1)))
         child.signal(signal.SIGTERM)
         until(child.ended)
         until(lambda: not sessions_of_builds(), lambda: "the statement runs on")
