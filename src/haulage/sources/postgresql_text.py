@@ -16,7 +16,8 @@ from haulage.sources.postgresql_rows import Kind
 LARGE = 2_048  # bytes of a row that ends a piece
 ROWS = 1_024  # of a piece; no more, so that progress is told of a slow one too
 ROWS_OF_COLUMNS = 4_096  # of a piece that is read into columns, of which there are many before any is written
-CELLS = 65_536  # of a piece whose cells are held one by one; four times as many where they are not
+CELLS_OF_COLUMNS = 262_144
+CELLS = 16_384  # of a piece whose cells are held one by one; with more, their memory is given back and taken each time
 
 
 class Copied(NamedTuple):
@@ -43,7 +44,7 @@ def copied_as(profile: str, kinds: Sequence[Kind], declared: Sequence[str]) -> C
     if declared:
         return None
     if profile == "fields":
-        return Copied("format csv", max(1, min(ROWS_OF_COLUMNS, 4 * CELLS // len(kinds))))
+        return Copied("format csv", max(1, min(ROWS_OF_COLUMNS, CELLS_OF_COLUMNS // len(kinds))))
     if profile == "json_fields":
         quoted = [copied_name(place) for place, kind in enumerate(kinds) if kind.type not in BARE]
         forced = f", force_quote ({', '.join(quoted)})" if quoted else ""

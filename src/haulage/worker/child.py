@@ -155,12 +155,13 @@ def _cancel_when_told(source: Source) -> None:
 
 def _settle_memory() -> None:
     """Have large blocks given back as soon as they are free, and no address space taken in advance for each thread."""
-    M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # noqa: N806 - their names in mallopt(3)
+    M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # noqa: N806 - their names in mallopt(3)
     with suppress(Exception):  # it is glibc's
         import ctypes
 
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_THRESHOLD, 4 * MIB)
+        mallopt(M_TRIM_THRESHOLD, 8 * MIB)  # else what each piece needs is given back and taken again
         mallopt(M_ARENA_MAX, 1)
 
 
