@@ -262,7 +262,7 @@ def downgrade() -> None:
     for table in ("tenant_gates", "run_pools"):
         op.drop_table(table)
     if op.get_context().dialect.name == "postgresql":
-        names = ("counted()", "claimed()", "ended()", "place(text)", "progress()", "no_tenant()")
+        names = ("counted()", "place(text)", "progress()", "no_tenant()")
         op.execute(f"drop function {', '.join(f'exports_{name}' for name in names)}")
     else:
         for name in ("came", "went", "worked", "took"):
