@@ -79,10 +79,12 @@ class PostgresqlSource:
             yield PostgresqlSnapshot(sessions, self._connections)
 
     def _enter(self, entered: ExitStack, **how: Any) -> Session:
-        connection = entered.enter_context(closing(connect(self._url, self._name)))
-        session = Session(connection, self._busy_seconds, self._seconds, **how)
-        self._open.append(session)
-        entered.callback(self._open.remove, session)
+        with ExitStack() as connected:
+            connection = connected.enter_context(closing(connect(self._url, self._name)))
+            session = Session(connection, self._busy_seconds, self._seconds, **how)
+            self._open.append(session)
+            connected.callback(self._open.remove, session)
+            entered.push(connected.pop_all())
         return session
 
     def check(self, reading: Reading) -> list[str]:

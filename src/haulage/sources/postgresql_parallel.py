@@ -23,6 +23,7 @@ import math
 import select
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
@@ -82,21 +83,18 @@ def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str
 
     Afterwards each session holds the locks of its tables, so that nobody who waits for one can come between.
     """
-    try:
+    size, parts = math.inf, None
+    with suppress(BuildFailed):  # Where the query itself is at fault, one connection will say so.
         for session in sessions:
             session.enter(settings)
             session.run(ALONE)
         whole = _plan(sessions[0], rows.whole)
-        if _size(whole) < 2 * PART_BYTES:
-            return [rows.whole]
-        split = _by_pages if rows.leading is None else _by_values
-        parts = split(sessions[0], rows, whole)
+        size = _size(whole)
+        parts = (_by_pages if rows.leading is None else _by_values)(sessions[0], rows, whole)
         if parts is not None and len(parts) > 1:
             for session in sessions[1:]:
                 _plan(session, parts[0])
-    except BuildFailed:
-        return None  # Where the query itself is at fault, one connection will say so.
-    return parts
+    return [rows.whole] if parts is None and size < 2 * PART_BYTES else parts
 
 
 def _plan(session: Session, sql: str) -> Plan:
@@ -123,21 +121,31 @@ def _nodes(plan: Plan) -> Iterator[Plan]:
 def _by_pages(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
     if whole["Node Type"] != "Seq Scan":
         return None
-    table = f"{quoted(whole['Schema'])}.{quoted(whole['Relation Name'])}"
-    size = f"pg_catalog.pg_relation_size({session.literal(table)}::regclass)"
-    found = session.run(f"select {size}, pg_catalog.current_setting('block_size')")
-    file_bytes, page_bytes = (int(found.get_value(0, at) or 0) for at in (0, 1))
-    bounds = range(0, math.ceil(file_bytes / page_bytes), max(1, PART_BYTES // page_bytes))[1:]
+    schema, name, alias = (quoted(whole[each]) for each in ("Schema", "Relation Name", "Alias"))
+    found = session.run(f"select {_measures(session.literal(f'{schema}.{name}') + '::pg_catalog.regclass')}")
+    pages, page_bytes = (float(found.get_value(0, at) or 0) for at in (0, 1))
+    bounds = range(0, math.ceil(pages), max(1, int(PART_BYTES / page_bytes)))[1:]
     if not bounds:
         return [rows.whole]
 
     def part(condition: str) -> str:
-        return f"with {quoted(whole['Relation Name'])} as (select * from {table} where {condition})\n{rows.whole}"
+        return f"with {name} as (select * from {schema}.{name} as {alias} where {condition})\n{rows.whole}"
 
     parts = [part(condition) for condition in _ranges("ctid", [f"'({page},0)'::tid" for page in bounds])]
     plan = _plan(session, parts[len(parts) // 2])
     same = all(plan.get(each) == whole.get(each) for each in ("Schema", "Relation Name", "Output", "Filter"))
     return parts if same and plan["Node Type"] == "Tid Range Scan" and "Plans" not in plan else None
+
+
+def _measures(table: str) -> str:
+    """How many pages a table has, and bytes for each of them, with those of its long values; of all partitions."""
+    tree = "(select sum({}) from pg_catalog.pg_partition_tree({}) where isleaf)"
+    pages, size = (
+        f"coalesce({tree.format(f'pg_catalog.{each}(relid)', table)}, pg_catalog.{each}({table}))"
+        for each in ("pg_relation_size", "pg_table_size")
+    )
+    in_pages = f"({pages} / pg_catalog.current_setting('block_size')::numeric)"
+    return f"{in_pages}, greatest(1, {size} / greatest(1, {in_pages}))"
 
 
 def _ranges(column: str, bounds: Sequence[str]) -> list[str]:
@@ -153,10 +161,15 @@ def _ranges(column: str, bounds: Sequence[str]) -> list[str]:
 def _by_values(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
     assert rows.leading is not None
     column, direction = rows.leading
-    wanted = min(PARTS_MAX, math.ceil(_size(whole) / PART_BYTES))
-    bounds = _bounds(session, rows.look, wanted)
-    if not bounds or not _row_by_row(whole):
+    if not _row_by_row(whole):
         return None
+    leads = _leads(session, rows.look)
+    if leads is None:
+        return None
+    wanted = min(PARTS_MAX, math.ceil(_size(whole) * leads.long / PART_BYTES))
+    bounds = _bounds(session, leads, wanted) if wanted > 1 else []
+    if not bounds:
+        return [rows.whole] if wanted <= 1 else None
     words = direction.lower().split()
     ranges, empty = _ranges(column, bounds), f"{column} is null"
     if "desc" in words:
@@ -173,31 +186,43 @@ def _row_by_row(plan: Plan) -> bool:
     return all(node["Node Type"] in ROW_BY_ROW for node in _nodes(plan))
 
 
-def _bounds(session: Session, look: str, parts: int) -> list[str]:
-    """Values that cut a column into about even parts, as SQL; none where it is not a column of a table."""
+class _Column(NamedTuple):
+    """A column of a table, as SQL writes it; the table's pages, and how many times larger long values make it."""
+
+    table: str
+    name: str
+    type: str
+    pages: float
+    long: float
+
+
+def _leads(session: Session, look: str) -> _Column | None:
+    """The column of a table that a column of the query is; None where it is none."""
     found = session.run(look)
     table, number, kind, measure = (each(0) for each in (found.ftable, found.ftablecol, found.ftype, found.fmod))
-    if not table:
-        return []
-    tree = "(select sum(pg_catalog.pg_relation_size(relid)) from pg_catalog.pg_partition_tree(c.oid))"
-    size = f"coalesce({tree}, pg_catalog.pg_relation_size(c.oid)) / pg_catalog.current_setting('block_size')::int"
     known = session.run(
         "select c.oid::pg_catalog.regclass, pg_catalog.quote_ident(a.attname),"
-        f" pg_catalog.format_type({kind}, {measure}), {size}"
+        f" pg_catalog.format_type({kind}, {measure}), {_measures('c.oid')}, pg_catalog.current_setting('block_size')"
         " from pg_catalog.pg_class as c join pg_catalog.pg_attribute as a on a.attrelid = c.oid"
         f" where c.oid = {table} and a.attnum = {number} and c.relkind in ('r', 'm', 'p')"
     )
     if not known.ntuples:
-        return []
-    name, column, type_, pages = ((known.get_value(0, at) or b"0").decode() for at in range(4))
-    share = min(100.0, 100 * max(SAMPLE_PAGES, 4 * parts) / max(1.0, float(pages)))
+        return None
+    name, column, type_, *numbers = ((known.get_value(0, at) or b"").decode() for at in range(6))
+    pages, page_bytes, block_bytes = map(float, numbers)
+    return _Column(name, column, type_, pages, max(1.0, page_bytes / block_bytes))
+
+
+def _bounds(session: Session, column: _Column, parts: int) -> list[str]:
+    """Values that cut a column into about even parts, as SQL, by a sample of its table."""
+    share = min(100.0, 100 * max(SAMPLE_PAGES, 4 * parts) / max(1.0, column.pages))
     cuts = ", ".join(f"{cut / parts:.6f}" for cut in range(1, parts))
-    cut = f"pg_catalog.unnest(percentile_disc(array[{cuts}]) within group (order by {column}))"
-    sample = f"select distinct {cut} as cut from {name} tablesample system ({share:.6f}) repeatable (1)"
-    sampled = session.run(f"select cut::text from ({sample}) as s where cut is not null order by s.cut",
-                          seconds=SAMPLE_SECONDS)  # fmt: skip
-    texts = ((sampled.get_value(row, 0) or b"").decode() for row in range(sampled.ntuples))
-    return [f"{session.literal(text)}::{type_}" for text in texts]
+    cut = f"pg_catalog.unnest(percentile_disc(array[{cuts}]) within group (order by {column.name}))"
+    sample = f"select distinct {cut} as cut from {column.table} tablesample system ({share:.6f}) repeatable (1)"
+    sql = f"select cut::text from ({sample}) as s where cut is not null order by s.cut"
+    found = session.run(sql, seconds=SAMPLE_SECONDS)
+    texts = ((found.get_value(row, 0) or b"").decode() for row in range(found.ntuples))
+    return [f"{session.literal(text)}::{column.type}" for text in texts]
 
 
 # -- reading them ----------------------------------------------------------------------------------------

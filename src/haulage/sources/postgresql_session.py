@@ -134,7 +134,7 @@ class Session:
             limits["client_connection_check_interval"] = str(int(GONE_SECONDS * 1000))
         if self.encoding == "SQL_ASCII":  # else the server would refuse to send what is no text
             limits["client_encoding"] = "SQL_ASCII"
-        self.run("begin isolation level repeatable read read only", seconds=JOIN_SECONDS if joins else None)
+        self._begin(math.inf if joins is None else JOIN_SECONDS)
         if joins is not None:
             self.execute(f"set transaction snapshot {self.literal(joins.shared)}")
         # The snapshot is taken by this statement, after its own time: all that was committed by then is in it.
@@ -146,6 +146,21 @@ class Session:
         if joins is not None and self.instant() != joins.instant():
             raise BuildFailed("source_unavailable", cause="the connection is to another server")
         self.execute("savepoint haulage")
+
+    def _begin(self, seconds: float) -> None:
+        """Begin the transaction. One who waits for a connection of a proxy cannot be cancelled there, only leave."""
+        began = time.monotonic()
+        with self.told(None):
+            self.link.send_query_params(b"begin isolation level repeatable read read only", None)
+            ready = select.poll()
+            ready.register(self.link.socket, select.POLLIN)
+            while self.link.is_busy():
+                if time.monotonic() - began >= seconds:
+                    raise BuildFailed("source_unavailable", cause="there is no further connection")
+                ready.poll(LOOK_SECONDS * 1000)
+                self.link.consume_input()
+            result = self.result()
+        self.good(result, None, began)
 
     def instant(self) -> bytes | None:
         """What the server sees and since when it runs: of several behind one URL, each numbers its own snapshots."""
