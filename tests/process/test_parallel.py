@@ -20,8 +20,9 @@ from haulage.worker import process
 
 ROWS = 20_000
 SLOW = "select id, b, slowly() as s from large"  # takes minutes, of which the count takes none
-SLOWLY = """create function slowly() returns text language plpgsql stable as $$
-    begin perform pg_sleep(0.01); return 'late'; end $$"""
+SLOWLY = """create function slowly(seconds float default 0.01) returns text language plpgsql stable as $$
+    begin perform pg_sleep(seconds); return 'late'; end $$"""
+STALLED = "select id, b, slowly(case when id = 3000 then 3600 else 0 end) as s from large"
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +93,20 @@ def test_at_TERM_the_child_itself_has_every_statement_cancelled(parallel_house, 
         until(lambda: not sessions_of_builds(), lambda: "a statement runs on")
 
 
-def test_at_TERM_rows_that_do_not_come_are_cancelled_as_well(parallel_house, tmp_path, monkeypatch):  # noqa: N802
+@pytest.mark.parametrize("connections", [1, 2])
+@pytest.mark.parametrize("sql", [SILENT, STALLED])
+def test_at_TERM_rows_that_do_not_come_are_cancelled_as_well(parallel_house, tmp_path, monkeypatch, sql, connections):  # noqa: N802
     """While the driver waits for a row no other thread may have to wait for the driver."""
     monkeypatch.setattr(process, "START", BLIND)
-    plan = order_for(parallel_house, tmp_path, SILENT).plan
-    plan["limits"]["count_seconds"] = 0.01
-    with child_of(parallel_house, tmp_path, SILENT, plan=plan) as child:
+    plan = order_for(parallel_house, tmp_path, sql).plan
+    plan["limits"]["count_seconds"] = 0.01 if sql == SILENT else 60
+    sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and application_name like 'haulage %'"
+    with child_of(parallel_house, tmp_path, sql, plan=plan, connections=connections, seconds=3600) as child:
         until(lambda: any(each.get("phase") == "writing" for each in child.messages(0.05)))
-        until(lambda: sessions_of_builds("active"))
+        if sql == SILENT:
+            until(lambda: sessions_of_builds("active"))
+        else:
+            until(lambda: postgresql.server().execute("postgres", sleeps) == [(1,)])
         child.signal(signal.SIGTERM)
         until(child.ended)
         until(lambda: not sessions_of_builds(), lambda: "the statement runs on")

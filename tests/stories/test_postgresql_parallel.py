@@ -427,6 +427,32 @@ def test_what_is_read_ahead_is_bounded(large, monkeypatch):
     assert 100_000 < most <= 300_000 + 3 * 100_010
 
 
+def test_a_part_that_is_silent_does_not_hold_up_the_one_before_it(yard, split, monkeypatch):
+    waits = "begin perform pg_advisory_xact_lock_shared(4711); return 'late'; end"
+    with yard.writer() as source:
+        source.execute(ORDERS)
+        source.execute(FILL)
+        source.execute(f"create function waits() returns text language plpgsql stable as $$ {waits} $$")
+        source.execute("vacuum analyze orders")
+    monkeypatch.setattr(postgresql_parallel, "PART_BYTES", 300_000)
+    reading = Reading(
+        "select id, case when id > 2000 then waits() end as w from orders", {}, {}, None, (), (), None, {}
+    )
+    with (
+        yard.writer() as holds,
+        open_source(yard.url, 20, connections=2).snapshot() as snapshot,
+        contextlib.closing(snapshot.batches(reading)) as batches,
+    ):
+        holds.execute("select pg_advisory_lock(4711)")
+        count = 0
+        while count < 1_000:
+            count += len(next(batches))
+        holds.execute("select pg_advisory_unlock(4711)")
+        count += sum(map(len, batches))
+    assert [3] == split
+    assert 6_000 == count
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_where_one_connection_fails_the_run_fails_and_nothing_goes_on(large, which):
     source = open_source(large.url, connections=3, name="haulage parallel.1")

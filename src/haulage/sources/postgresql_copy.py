@@ -21,8 +21,8 @@ class Copying:
     """A COPY that sends.
 
     Rows are gathered right here and in one buffer, and their sizes are not added up: to hand each of them on, or to
-    keep a list, takes as long as all the rest. The driver is never asked to wait for a row: while it does, no other
-    thread runs, not even the one that is to cancel.
+    keep a list, takes as long as all the rest. The driver is never asked to wait: while it waits for a row no other
+    thread runs, not even the one that is to cancel, and nobody reads what other connections have sent.
     """
 
     def __init__(self, session: Session, sql: str, binds: Mapping[str, Any] | None, *, rows: int, large: int) -> None:
@@ -32,17 +32,21 @@ class Copying:
         self._binds = binds
         self._rows = rows
         self._large = large
+        self._begun = False
         self._running = True
         self._began = time.monotonic()
         self._ready = select.poll()
         self._ready.register(self._link.socket, select.POLLIN)
         self.count: int | None = None  # what the command's tag says, once it has ended
-        session.execute(sql, binds, copies=True)
+        with session.told(binds):
+            self._link.send_query_params(sql.encode(), None)
 
     def take(self, *, wait: bool) -> tuple[int, bytes]:
         """How many rows, and these: those that are here, or with ``wait`` a whole piece. Then comes the count."""
         if not self._running:
             self._end()
+            return 0, b""
+        if not self._begun and not self._begin(wait):
             return 0, b""
         buffer = BytesIO()
         write, get, held = buffer.write, self._link.get_copy_data, 0
@@ -59,6 +63,21 @@ class Copying:
                 if length > self._large:
                     break
         return held, buffer.getvalue()
+
+    def _begin(self, wait: bool) -> bool:
+        """See whether the server has begun to send, which it says with its first rows."""
+        with self._session.told(self._binds):
+            self._link.consume_input()
+            while self._link.is_busy():
+                if not wait:
+                    return False
+                self._ready.poll(LOOK_SECONDS * 1000)
+                self._link.consume_input()
+            result = self._link.get_result()
+        self._running, self._begun = False, True  # if it is an error
+        self._session.good(result, self._binds, self._began, copies=True)
+        self._running = True
+        return True
 
     def _more(self, wait: bool) -> tuple[int, memoryview]:
         while True:
@@ -80,6 +99,8 @@ class Copying:
         self._running = False
         self._session.cancel()
         with suppress(needed("psycopg", "postgresql").Error):
+            if not self._begun:
+                self._link.get_result()
             while self._link.get_copy_data(0)[0] >= 0:
                 pass
         with suppress(needed("psycopg", "postgresql").Error):

@@ -256,12 +256,12 @@ class Session:
         with suppress(driver().Error):  # The connection is gone, and with it the statement.
             self._connection.cancel_safe(timeout=CANCEL_SECONDS)
 
-    def execute(self, sql: str, binds: Mapping[str, Any] | None = None, *, copies: bool = False) -> PGresult:
-        """Run a statement, or begin a COPY."""
+    def execute(self, sql: str, binds: Mapping[str, Any] | None = None) -> PGresult:
+        """Run a statement."""
         began = time.monotonic()
         with self.told(binds):
             result = self.link.exec_params(sql.encode(), None)
-        return self.good(result, binds, began, copies=copies)
+        return self.good(result, binds, began)
 
     def good(
         self, result: PGresult | None, binds: Mapping[str, Any] | None, began: float, *, copies: bool = False
