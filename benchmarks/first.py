@@ -60,7 +60,14 @@ def plan_of(sql: str) -> dict[str, Any]:
 
 
 def build_once(
-    setting: Setting, database: Path | str, sql: str, rows_max: int, format: str = "csv", **options: str
+    setting: Setting,
+    database: Path | str,
+    sql: str,
+    rows_max: int,
+    format: str = "csv",
+    *,
+    connections: int = 1,
+    **options: str,
 ) -> tuple[float, float, Path]:
     """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file."""
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
@@ -76,6 +83,7 @@ def build_once(
         file_bytes=16 * GIB,
         reserved_bytes=16 * GIB,
         progress_seconds=0.25,
+        connections=connections,
     )
     began = time.perf_counter()
     child = Child(order.to_json(), str(folder))

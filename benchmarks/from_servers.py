@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import subprocess
 import time
@@ -71,13 +72,22 @@ def mariadb_csv(setting: Setting) -> None:
 
 def postgresql_csv(setting: Setting) -> None:
     """CSV from PostgreSQL against the server's own COPY through psql, both with a header and as a file on the disk."""
+    _against_psql(setting, "postgresql_csv", connections=1, target=0.95)
+
+
+def postgresql_csv_two_connections(setting: Setting) -> None:
+    """The same over two connections that see one snapshot: the bytes must be those of psql, too."""
+    _against_psql(setting, "postgresql_csv_two_connections", connections=2, target=1.4)
+
+
+def _against_psql(setting: Setting, name: str, *, connections: int, target: float) -> None:
     url = postgresql_table(setting.rows)
-    target = setting.folder / "peer.csv"
+    copied = setting.folder / "peer.csv"
     command = [postgresql.programs() / "psql", "-q", "-X", url.replace("+psycopg", ""), "-c",
-               f"\\copy ({QUERY}) to '{target}' with (format csv, header)"]  # fmt: skip
+               f"\\copy ({QUERY}) to '{copied}' with (format csv, header)"]  # fmt: skip
 
     def ours() -> float:
-        seconds, _, file = build_once(setting, url, QUERY, 2**40)
+        seconds, _, file = build_once(setting, url, QUERY, 2**40, connections=connections)
         shutil.rmtree(file.parent)
         return seconds
 
@@ -85,23 +95,23 @@ def postgresql_csv(setting: Setting) -> None:
         began = time.perf_counter()
         subprocess.run(command, check=True)
         seconds = time.perf_counter() - began
-        target.unlink()
+        copied.unlink()
         return seconds
 
-    _, _, file = build_once(setting, url, QUERY, 2**40)
+    _, _, file = build_once(setting, url, QUERY, 2**40, connections=connections)
     subprocess.run(command, check=True)
-    if file.read_bytes() != target.read_bytes():
-        raise SystemExit("postgresql_csv: the two files differ")
+    if not filecmp.cmp(file, copied, shallow=False):
+        raise SystemExit(f"{name}: the two files differ")
     shutil.rmtree(file.parent)
     mine, theirs = alternating(setting.times, ours, peer)
     figure(
-        "postgresql_csv",
+        name,
         median(mine),
         "s",
         peer=f"psql \\copy, {setting.rows:,} rows",
         peer_value=median(theirs),
         ratio=median(theirs) / median(mine),
-        target=0.95,
+        target=target,
         runs=mine,
     )
 

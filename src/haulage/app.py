@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.open import open_artifacts
-from haulage.config import Known, Settings, dataset_faults, load, with_session
+from haulage.config import Settings, dataset_faults, known_of, load, with_session
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset, Pages
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
@@ -150,6 +150,7 @@ class Haulage:
         formats: Sequence[str] = ("csv",),
         on_worker_loss: Literal["fail", "rerun"] = "fail",
         verify: Literal["end", "full"] = "end",
+        parallel: int = 1,
         limits: BuildLimits | None = None,
     ) -> Callable[[Function], Function]:
         """Declare a dataset whose query a Python function answers; its parameters are typed by annotations.
@@ -186,9 +187,10 @@ class Haulage:
                 formats=tuple(formats),
                 on_worker_loss=on_worker_loss,
                 verify=verify,
+                parallel=parallel,
                 limits=limits,
             )
-            if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
+            if faults := dataset_faults(dataset, known_of(self.settings.sources, FORMATS)):
                 raise ConfigInvalid(faults, f"dataset {name}")
             self.catalogue.add(with_session(dataset, self.settings.sources))
             return function
@@ -254,7 +256,7 @@ class Haulage:
                 verify=verify,
                 limits=limits,
             )
-            if faults := dataset_faults(dataset, Known(self.settings.sources, FORMATS)):
+            if faults := dataset_faults(dataset, known_of(self.settings.sources, FORMATS)):
                 raise ConfigInvalid(faults, f"dataset {name}")
             self.catalogue.add(dataset)
             return function

@@ -367,3 +367,20 @@ def test_a_python_dataset_is_judged_by_the_same_rules():
 def test_what_a_source_cannot_set_is_told(write, url, session, said):
     text = f'{SMALLEST}[sources.shop]\nurl = "{url}"\n[sources.shop.session]\n{session}\n'
     assert (f"sources.shop.{said}",) == faults_of(write(text), schemes=("sqlite", "postgresql"))
+
+
+@pytest.mark.parametrize(("url", "parallel", "said"), [
+    ("postgresql://db/shop", "2", None),
+    ("sqlite:///shop.db", "1", None),
+    ("postgresql://db/shop", "0", "0: is out of range; write a whole number from 1 on"),
+    ("postgresql://db/shop", "17", "17: is no number of connections; write 1 to 16"),
+    ("postgresql://db/shop", '"two"', '"two": is not a whole number; write a whole number such as 2'),
+    ("sqlite:///shop.db", "2", "2: only a source of postgresql is read over several connections"),
+])  # fmt: skip
+def test_only_postgresql_is_read_over_several_connections(write, url, parallel, said):
+    text = f'{SMALLEST}[sources.shop]\nurl = "{url}"\n[datasets.orders]\nsource = "shop"\nsql = "select 1 as a"\n'
+    path = write(f"{text}parallel = {parallel}\n")
+    if said is None:
+        assert int(parallel) == load(path, {}, formats=FORMATS).datasets[0].parallel
+    else:
+        assert (f"datasets.orders.parallel = {said}",) == faults_of(path, schemes=("sqlite", "postgresql"))

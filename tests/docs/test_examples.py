@@ -160,8 +160,9 @@ def test_the_parameters_of_the_page_on_datasets_can_be_declared(tmp_path):
     environ = {"WAREHOUSE_URL": "postgresql://haulage_reader@db.example/shop"}
 
     settings = load(tmp_path / "haulage.toml", environ, formats=FORMATS, schemes=SOURCES)
-    (dataset,) = settings.datasets
+    dataset, ledger = settings.datasets
 
+    assert 2 == ledger.parallel
     assert {"app.tenant": ":requester_tenant", "role": "reporting"} == settings.sources["warehouse"].session
     assert [("since", False), ("until", False), ("status", True)] == [
         (each.name, each.many) for each in dataset.parameters

@@ -5,7 +5,7 @@ tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
 """
 
 from haulage.config.datasets import Known, dataset_faults
-from haulage.config.load import load, read_keys, with_session
+from haulage.config.load import known_of, load, read_keys, with_session
 from haulage.config.secrets import hash_key, new_key, new_secret
 from haulage.config.settings import KeySettings, ObjectSettings, Settings, SourceSettings
 
@@ -17,6 +17,7 @@ __all__ = [
     "SourceSettings",
     "dataset_faults",
     "hash_key",
+    "known_of",
     "load",
     "new_key",
     "new_secret",

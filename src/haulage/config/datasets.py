@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from haulage.config.commands import judge_command, judge_environment, read_command
 from haulage.config.faults import Faults, meant, shown
-from haulage.config.kinds import ANY, BOOLEAN, TEXT, TEXTS, Kind, one_of
+from haulage.config.kinds import ANY, BOOLEAN, COUNT, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
 from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
@@ -25,15 +25,21 @@ LOSS_KIND = one_of(("fail", "rerun"), "rule")
 VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
+PARALLEL_MAX = 16
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a dataset may name. The layers above know formats and kinds of sources; None is not checked."""
+    """What a dataset may name. The layers above know formats and kinds of sources; None is not checked.
+
+    Args:
+        alone: sources that can be read over one connection only.
+    """
 
     sources: Collection[str]
     formats: Collection[str] | None = None
+    alone: Collection[str] = ()
 
 
 def read_datasets(top: Table, base: BuildLimits, folder: Path) -> tuple[Dataset, ...]:
@@ -70,6 +76,7 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         formats=table.read("formats", TEXTS, default.formats) if command is None else tuple(command.formats),
         on_worker_loss=loss,
         verify=verify,
+        parallel=table.read("parallel", COUNT, 1) if command is None else 1,
         limits=_limits(table, base),
     )
 
@@ -154,6 +161,7 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
     for term in dataset.order:
         if not ORDER_TERM.fullmatch(term):
             faults.wrong(f"{path}.order", term, 'is no column with a direction; write "placed_at desc"')
+    _judge_parallel(dataset, path, known, faults)
     for parameter in dataset.parameters:
         _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
     _judge_binds(dataset, path, faults)
@@ -171,6 +179,15 @@ def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
     if dataset.function is None and dataset.sql:  # code of the host gets every parameter
         for name in sorted(declared - bound["sql"] - bound["visible"]):
             faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
+
+
+def _judge_parallel(dataset: Dataset, path: str, known: Known, faults: Faults) -> None:
+    if not 1 <= dataset.parallel <= PARALLEL_MAX:
+        faults.wrong(f"{path}.parallel", dataset.parallel, f"is no number of connections; write 1 to {PARALLEL_MAX}")
+    elif dataset.parallel > 1 and dataset.source in known.alone:
+        faults.wrong(
+            f"{path}.parallel", dataset.parallel, "only a source of postgresql is read over several connections"
+        )
 
 
 def _judge_pages(dataset: Dataset, pages: Pages, path: str, faults: Faults) -> None:

@@ -35,6 +35,7 @@ ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "the address of a server", '"https
 PART_BYTES_MIN, PART_BYTES_MAX = 5 * MIB, 64 * MIB  # less is refused by servers, more is held in memory
 SETTING = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
 WITH_SESSIONS = ("postgresql",)  # sources whose database can be told who asks
+PARALLEL = ("postgresql",)  # sources of which several connections can see one snapshot
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
 
 
@@ -63,7 +64,7 @@ def load(
         faults.say(sentence)
     top = Table(document, "", faults)
     settings = _read(top, path, Places(environ, path.parent), schemes)
-    known = Known(settings.sources, formats)
+    known = known_of(settings.sources, formats)
     for dataset in settings.datasets:
         for sentence in dataset_faults(dataset, known):
             faults.say(sentence)
@@ -244,6 +245,11 @@ def _session(source: Table, url: str) -> dict[str, str]:
     if found and scheme_of(url) not in WITH_SESSIONS:
         table.faults.say(f"{table.path}: only a source of {' or '.join(WITH_SESSIONS)} has a session")
     return found
+
+
+def known_of(sources: Mapping[str, SourceSettings], formats: Collection[str] | None) -> Known:
+    """What a dataset may name, with these sources."""
+    return Known(sources, formats, [name for name, each in sources.items() if scheme_of(each.url) not in PARALLEL])
 
 
 def with_session(dataset: Dataset, sources: Mapping[str, SourceSettings]) -> Dataset:

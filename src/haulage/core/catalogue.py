@@ -110,6 +110,7 @@ class Dataset:
     formats: tuple[str, ...] = ("csv",)
     on_worker_loss: Literal["fail", "rerun"] = "fail"
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
+    parallel: int = 1  # connections to its source, at most; more than one only while slots are idle
     limits: BuildLimits | None = None  # None: those of the flow
     session: Mapping[str, str] = field(default_factory=dict)  # its source's: what is set before the query runs
 

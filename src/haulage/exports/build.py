@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits 
 
 CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
 TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
-FACTS = ("no_snapshot", "total_changed")  # notices that are true or not, and count nothing
+FACTS = ("no_snapshot", "total_changed", "parallel_not_used")  # notices that are true or not, and count nothing
 PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
 
 
@@ -48,6 +48,7 @@ class BuildOrder(NamedTuple):
     progress_seconds: float
     upload: Mapping[str, Any] | None = None  # where the parts of the file go, if not into the folder
     seconds: float | None = None  # how long a statement may take in a database; the supervisor counts more exactly
+    connections: int = 1  # to a database, at most; as many slots of the pool are ours, or idle
     host: Mapping[str, Any] | None = None  # for code of the host: who asked, its environment, where its modules are
 
     def to_json(self) -> str:

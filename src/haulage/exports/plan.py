@@ -199,6 +199,7 @@ def freeze(
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
+        **({"parallel": dataset.parallel} if dataset.parallel > 1 else {}),
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
     }
 

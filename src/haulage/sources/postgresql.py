@@ -12,12 +12,13 @@ Values are put into the SQL as literals that the server's own library quotes, si
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
+from haulage.sources.postgresql_parallel import Rows, in_order, parts_of
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
 from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
 from haulage.sources.postgresql_text import LARGE, copied_as, copied_name
@@ -29,6 +30,7 @@ from haulage.sources.query import (
     chosen,
     columns_of,
     order_by,
+    order_term,
     quoted,
     unique_names,
     unknown_names,
@@ -45,34 +47,45 @@ BATCH = {"rows": 512, "large": 4_096}  # so at most 2 MiB and a row
 
 
 def open_source(
-    url: str, busy_seconds: float = 5, *, seconds: float | None = None, name: str = "haulage"
+    url: str, busy_seconds: float = 5, *, seconds: float | None = None, name: str = "haulage", connections: int = 1
 ) -> PostgresqlSource:
     """A source from ``postgresql://user:password@host:port/database``, or with what else libpq takes in a URL."""
-    return PostgresqlSource(url, busy_seconds, STATEMENT_SECONDS if seconds is None else seconds, name)
+    return PostgresqlSource(url, busy_seconds, STATEMENT_SECONDS if seconds is None else seconds, name, connections)
 
 
 class PostgresqlSource:
     """One PostgreSQL database; implements ``core.ports.Source``."""
 
-    def __init__(self, url: str, busy_seconds: float, seconds: float, name: str) -> None:
-        """Remember where it is; nothing is connected."""
+    def __init__(self, url: str, busy_seconds: float, seconds: float, name: str, connections: int) -> None:
+        """Remember where it is; nothing is connected. Rows are read over so many connections, where that can be."""
         self._url = url
         self._busy_seconds = busy_seconds
         self._seconds = seconds
         self._name = name[:63]  # as the server would cut it
+        self._connections = connections
         self._open: list[Session] = []
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresqlSnapshot]:
-        """Open one read transaction; see ``core.ports.Source``."""
+        """Open one read transaction, and others that see the same; see ``core.ports.Source``."""
         driver()
-        with closing(connect(self._url, self._name)) as connection:
-            session = Session(connection, self._busy_seconds, self._seconds)
-            self._open.append(session)
+        with ExitStack() as entered:
+            sessions = [self._enter(entered, shares=self._connections > 1)]
             try:
-                yield PostgresqlSnapshot(session)
-            finally:
-                self._open.remove(session)
+                while len(sessions) < self._connections:
+                    sessions.append(self._enter(entered, joins=sessions[0]))
+            except BuildFailed:  # One connection will do: the server, or a proxy, may have no other to give.
+                del sessions[1:]
+            yield PostgresqlSnapshot(sessions, self._connections)
+
+    def _enter(self, entered: ExitStack, **how: Any) -> Session:
+        with ExitStack() as connected:
+            connection = connected.enter_context(closing(connect(self._url, self._name)))
+            session = Session(connection, self._busy_seconds, self._seconds, **how)
+            self._open.append(session)
+            connected.callback(self._open.remove, session)
+            entered.push(connected.pop_all())
+        return session
 
     def check(self, reading: Reading) -> list[str]:
         """Prepare a query; every problem as a sentence for the operator."""
@@ -87,17 +100,20 @@ class PostgresqlSource:
 class PostgresqlSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
-    def __init__(self, session: Session) -> None:
-        """Take a session in a read transaction."""
+    def __init__(self, sessions: Sequence[Session], wanted: int) -> None:
+        """Take the sessions that see it, of the so many that were wanted; the first does all but reading rows."""
+        session = sessions[0]
         self._session = session
+        self._sessions = sessions
+        self._wanted = wanted
         self._known: tuple[Reading, dict[Name, Kind]] | None = None
         self._replaced: Counter[str] = Counter()
         self.at: int | None = session.began
-        self.session: str | None = f"{session.pid} {session.name}"
+        self.session: str | None = f"{','.join(str(each.pid) for each in sessions)} {session.name}"
 
     @property
     def notices(self) -> Mapping[str, int]:
-        """Texts of a database without an encoding that were no UTF-8 and were mended, by code."""
+        """Texts of a database without an encoding that were mended; and whether one connection had to do."""
         return self._replaced
 
     # -- what will be written --------------------------------------------------------------------
@@ -141,7 +157,7 @@ class PostgresqlSnapshot:
             wrap += f" ({', '.join(quoted(name.inside) for name in kinds)})"
         return wrapped(reading, what, self._bound(reading), wrap)
 
-    def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
+    def _selected(self, reading: Reading) -> tuple[Rows, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""
         kinds = self._kinds(reading)
         shown = chosen(reading, list(kinds))
@@ -151,14 +167,19 @@ class PostgresqlSnapshot:
             for place, name in enumerate(shown)
         ]
         # A bare name in the order would be that of a column as it is written, as text, and past every index.
-        sql = self._wrapped(reading, ", ".join(written)) + order_by(reading, list(kinds), f"{WRAP}.")
-        return sql, [kinds[name] for name in shown]
+        order, leading, look = order_by(reading, list(kinds), f"{WRAP}."), None, ""
+        if reading.order:
+            name, direction = order_term(reading.order[0], list(kinds))
+            leading = f"{WRAP}.{quoted(name.inside)}", direction
+            look = self._wrapped(reading, leading[0]) + "\nlimit 0"
+        select = self._wrapped(reading, ", ".join(written))
+        return Rows(select, bool(reading.visible), order, leading, look), [kinds[name] for name in shown]
 
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""
         try:
-            sql, _ = self._selected(reading)
-            self._session.run(f"explain {sql}", reading.binds)
+            rows, _ = self._selected(reading)
+            self._session.run(f"explain {rows.whole}", reading.binds)
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
@@ -182,10 +203,28 @@ class PostgresqlSnapshot:
 
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
         """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
-        sql, kinds = self._selected(reading)
-        self._session.enter(reading.session)
-        with closing(self._session.copy(f"copy (\n{sql}\n) to stdout", reading.binds, **BATCH)) as pieces:
+        rows, kinds = self._selected(reading)
+        with closing(self._copied(reading, rows, "", BATCH)) as pieces:
             yield from batches_of(pieces, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
+
+    def _copied(
+        self, reading: Reading, rows: Rows, how: str, size: Mapping[str, int]
+    ) -> Generator[tuple[int, bytes], None, int]:
+        """What COPY sends of the rows, over several connections where that can be."""
+        parts = self._parts(reading, rows) if self._wanted > 1 else [rows.whole]
+        self._session.enter(reading.session)
+        statements = [f"copy (\n{part}\n) to stdout{how}" for part in parts]
+        if len(statements) == 1:
+            return self._session.copy(statements[0], reading.binds, **size)
+        return in_order(self._sessions, statements, reading.binds, **size)
+
+    def _parts(self, reading: Reading, rows: Rows) -> list[str]:
+        found = parts_of(self._sessions, rows, reading.session) if len(self._sessions) > 1 else None
+        if found is None:
+            self._replaced["parallel_not_used"] += 1
+        if found is None or len(found) == 1:
+            self._session.back()  # to a plan that the server itself may run in parallel
+        return found or [rows.whole]
 
     def stream(self, reading: Reading, profile: str) -> CopyStream | None:
         """The rows as text that the server makes (``postgresql_text.py``); None where it would write otherwise.
@@ -194,13 +233,13 @@ class PostgresqlSnapshot:
         """
         if self._session.encoding == "SQL_ASCII":
             return None
-        sql, kinds = self._selected(reading)
+        rows, kinds = self._selected(reading)
         declared = [kind for _, kind in reading.declared.values()]
         how = copied_as(profile, kinds, [each for each in declared if each is not None])
         if how is None:
             return None
-        self._session.enter(reading.session)
-        return CopyStream(self._session, f"copy (\n{sql}\n) to stdout ({how.options})", reading.binds, how.rows)
+        size = {"rows": how.rows, "large": LARGE}
+        return CopyStream(lambda: self._copied(reading, rows, f" ({how.options})", size))
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
         return with_values(reading, self._literal)
@@ -222,19 +261,16 @@ class PostgresqlSnapshot:
 
 
 class CopyStream:
-    """The CSV of one COPY; implements ``core.ports.Stream``."""
+    """CSV as the server makes it; implements ``core.ports.Stream``."""
 
-    def __init__(self, session: Session, sql: str, binds: Mapping[str, Any], rows: int) -> None:
-        """Remember what to copy, in pieces of so many rows."""
-        self._session = session
-        self._sql = sql
-        self._binds = binds
-        self._rows = rows
+    def __init__(self, copied: Callable[[], Generator[tuple[int, bytes], None, int]]) -> None:
+        """Remember what copies."""
+        self._copied = copied
         self.rows = 0
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Whole rows, in bounded pieces."""
-        with closing(self._session.copy(self._sql, self._binds, rows=self._rows, large=LARGE)) as pieces:
+        with closing(self._copied()) as pieces:
             while True:
                 try:
                     held, piece = next(pieces)

@@ -14,11 +14,11 @@ import select
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from haulage.core.errors import BuildFailed
+from haulage.sources.postgresql_copy import LOOK_SECONDS, Copying
 from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5
 CANCEL_SECONDS = 2  # for the server to take a cancel
 STATEMENT_SECONDS = 60  # of a statement at a door; a build says its own
-LOOK_SECONDS = 0.05  # between two looks whether a statement is to be ended
+JOIN_SECONDS = 2  # for another connection to enter a snapshot: a proxy may have none to give
 MILLISECONDS_MAX = 2**31 - 1  # of a limit, as the server takes it: 24 days
 GONE_SECONDS = 0.5  # between two looks of the server whether its client is still there
 PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 20_000}
@@ -98,18 +98,28 @@ def _parts(url: str) -> dict[str, Any]:
 class Session:
     """A connection in a read transaction."""
 
-    def __init__(self, connection: psycopg.Connection, busy_seconds: float, seconds: float) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        busy_seconds: float,
+        seconds: float,
+        *,
+        shares: bool = False,
+        joins: Session | None = None,
+    ) -> None:
         """Begin the transaction.
 
         Args:
             busy_seconds: how long a lock is waited for.
             seconds: how long one statement may take.
+            shares: others will join its snapshot.
+            joins: the session whose snapshot is taken instead of one of its own.
         """
         from psycopg.pq import Escaping
 
         self._connection = connection
-        self._link = connection.pgconn
-        self._escaping = Escaping(self._link)
+        self.link = connection.pgconn
+        self._escaping = Escaping(self.link)
         self._seconds = seconds
         self._entered: Mapping[str, str] = {}
         self.name = connection.info.get_parameters().get("application_name", "")
@@ -124,12 +134,38 @@ class Session:
             limits["client_connection_check_interval"] = str(int(GONE_SECONDS * 1000))
         if self.encoding == "SQL_ASCII":  # else the server would refuse to send what is no text
             limits["client_encoding"] = "SQL_ASCII"
-        self._execute("begin isolation level repeatable read read only")
+        self._begin(math.inf if joins is None else JOIN_SECONDS)
+        if joins is not None:
+            self.execute(f"set transaction snapshot {self.literal(joins.shared)}")
         # The snapshot is taken by this statement, after its own time: all that was committed by then is in it.
         now = "(extract(epoch from pg_catalog.statement_timestamp()) * 1000)::bigint"
-        first = self._execute(f"select pg_catalog.pg_backend_pid(), {now}, {self._set(SPELLING | limits)}")
+        shared = "pg_catalog.pg_export_snapshot()" if shares else "''"
+        first = self.execute(f"select pg_catalog.pg_backend_pid(), {now}, {shared}, {self._set(SPELLING | limits)}")
         self.pid, self.began = (int(first.get_value(0, column) or 0) for column in (0, 1))
-        self._execute("savepoint haulage")
+        self.shared: str = (first.get_value(0, 2) or b"").decode()
+        if joins is not None and self.instant() != joins.instant():
+            raise BuildFailed("source_unavailable", cause="the connection is to another server")
+        self.execute("savepoint haulage")
+
+    def _begin(self, seconds: float) -> None:
+        """Begin the transaction. One who waits for a connection of a proxy cannot be cancelled there, only leave."""
+        began = time.monotonic()
+        with self.told(None):
+            self.link.send_query_params(b"begin isolation level repeatable read read only", None)
+            ready = select.poll()
+            ready.register(self.link.socket, select.POLLIN)
+            while self.link.is_busy():
+                if time.monotonic() - began >= seconds:
+                    raise BuildFailed("source_unavailable", cause="there is no further connection")
+                ready.poll(LOOK_SECONDS * 1000)
+                self.link.consume_input()
+            result = self.result()
+        self.good(result, None, began)
+
+    def instant(self) -> bytes | None:
+        """What the server sees and since when it runs: of several behind one URL, each numbers its own snapshots."""
+        seen = "pg_catalog.txid_current_snapshot()"
+        return self.execute(f"select concat(pg_catalog.pg_postmaster_start_time(), ' ', {seen})").get_value(0, 0)
 
     def enter(self, settings: Mapping[str, str]) -> None:
         """Set what the host's own row security goes by, for this transaction."""
@@ -168,76 +204,69 @@ class Session:
             Interrupted: it took longer than ``seconds``, or ``given_up`` said so.
         """
         if seconds is None and given_up is None:
-            return self._execute(sql, binds)
+            return self.execute(sql, binds)
         began = time.monotonic()
-        with self._told(binds):
-            self._link.send_query_params(sql.encode(), None)
+        with self.told(binds):
+            self.link.send_query_params(sql.encode(), None)
             ready = select.poll()
-            ready.register(self._link.socket, select.POLLIN)
+            ready.register(self.link.socket, select.POLLIN)
             ended = False
-            while self._link.is_busy():
+            while self.link.is_busy():
                 if not ended and (
                     (seconds is not None and time.monotonic() - began >= seconds) or (given_up and given_up())
                 ):
                     ended = True
                     self.cancel()
                 ready.poll(LOOK_SECONDS * 1000)
-                self._link.consume_input()
-            result = self._result()
+                self.link.consume_input()
+            result = self.result()
         if ended:
-            self._back()
+            self.back()
             raise Interrupted("source_failed", cause="the statement was ended")
-        return self._good(result, binds, began)
+        return self.good(result, binds, began)
 
     def copy(
         self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, large: int
     ) -> Generator[tuple[int, bytes], None, int]:
         """What a COPY sends, in pieces of so many rows, or up to a row of so many bytes; its count comes at the end.
 
-        Closed before its end, it ends the statement in the database. Rows are gathered right here and in one buffer,
-        and their sizes are not added up: to hand each of them on, or to keep a list, takes as long as all the rest.
+        Closed before its end, it ends the statement in the database.
         """
-        began = time.monotonic()
-        self._execute(sql, binds, copies=True)
-        get, running = self._link.get_copy_data, True
+        copying = self.copying(sql, binds, rows=rows, large=large)
         try:
-            with self._told(binds):
-                while running:
-                    buffer = BytesIO()
-                    write, held = buffer.write, 0
-                    for number in range(1, rows + 1):
-                        length, row = get(0)
-                        if length < 0:
-                            running = False
-                            break
-                        write(row)
-                        held = number
-                        if length > large:
-                            break
-                    if held:
-                        del row  # a large one need not wait here, too
-                        yield held, buffer.getvalue()
+            while copying.count is None:
+                held, piece = copying.take(wait=True)
+                if held:
+                    yield held, piece
         finally:
-            if running:
-                self._break_off()
-        with self._told(binds):
-            result = self._result()
-        return self._good(result, binds, began).command_tuples or 0
+            copying.close()
+        return copying.count
+
+    def copying(self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, large: int) -> Copying:
+        """The same, for one who has several to read."""
+        return Copying(self, sql, binds, rows=rows, large=large)
+
+    @property
+    def descriptor(self) -> int:
+        """What becomes readable when the server has sent something."""
+        return self.link.socket
 
     def cancel(self) -> None:
         """Have the database end the statement that is running; from any thread."""
         with suppress(driver().Error):  # The connection is gone, and with it the statement.
             self._connection.cancel_safe(timeout=CANCEL_SECONDS)
 
-    def _execute(self, sql: str, binds: Mapping[str, Any] | None = None, *, copies: bool = False) -> PGresult:
+    def execute(self, sql: str, binds: Mapping[str, Any] | None = None) -> PGresult:
+        """Run a statement."""
         began = time.monotonic()
-        with self._told(binds):
-            result = self._link.exec_params(sql.encode(), None)
-        return self._good(result, binds, began, copies=copies)
+        with self.told(binds):
+            result = self.link.exec_params(sql.encode(), None)
+        return self.good(result, binds, began)
 
-    def _good(
+    def good(
         self, result: PGresult | None, binds: Mapping[str, Any] | None, began: float, *, copies: bool = False
     ) -> PGresult:
+        """A result, unless it is an error."""
         from psycopg.pq import DiagnosticField, ExecStatus
 
         expected = (ExecStatus.COPY_OUT,) if copies else (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
@@ -247,35 +276,26 @@ class Session:
         if result is not None:
             state = result.error_field(DiagnosticField.SQLSTATE)
             words = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
-        self._back()
+        self.back()
         overdue = time.monotonic() - began >= self._seconds
         raise failure((state or b"").decode(), (words or b"").decode(errors="replace"), binds, overdue=overdue)
 
-    def _result(self) -> PGresult | None:
+    def result(self) -> PGresult | None:
         """The last result of what was sent; an error counts more than what came after it."""
-        last = self._link.get_result()
-        while (after := self._link.get_result()) is not None:
+        last = self.link.get_result()
+        while (after := self.link.get_result()) is not None:
             last = last if last is not None and last.error_message else after
         return last
 
-    def _told(self, binds: Mapping[str, Any] | None) -> _Told:
+    def told(self, binds: Mapping[str, Any] | None) -> _Told:
+        """Within it, what the driver raises is a failure with a code."""
         return _Told(driver().Error, binds)
 
-    def _back(self) -> None:
+    def back(self) -> None:
         """Make the transaction usable again after an error; what was set since is forgotten by the server too."""
         self._entered = {}
         with suppress(driver().Error):
-            self._link.exec_params(b"rollback to savepoint haulage", None)
-
-    def _break_off(self) -> None:
-        """End a COPY that nobody reads any more."""
-        self.cancel()
-        with suppress(driver().Error):
-            while self._link.get_copy_data(0)[0] >= 0:
-                pass
-        with suppress(driver().Error):
-            self._result()
-        self._back()
+            self.link.exec_params(b"rollback to savepoint haulage", None)
 
 
 class _Told:
@@ -309,16 +329,16 @@ def failure(state: str, words: str, binds: Mapping[str, Any] | None = None, *, o
 
 
 def end_session(url: str, session: str, seconds: float) -> bool:
-    """End what is left of a session whose client is dead; says whether it is gone.
+    """End what is left of the sessions of a client that is dead; says whether they are gone.
 
-    Its process may serve another client by now, so the name that it goes by must be the same, too.
+    A process may serve another client by now, so the name that it goes by must be the same, too.
     """
-    pid, _, name = session.partition(" ")
+    pids, _, name = session.partition(" ")
     connection = connect(url, "haulage")
     try:
         until = time.monotonic() + seconds
-        alive = "from pg_catalog.pg_stat_activity where pid = %s and application_name = %s and state is not null"
-        asked = (int(pid), name)
+        alive = "from pg_catalog.pg_stat_activity where pid = any(%s) and application_name = %s and state is not null"
+        asked = ([int(pid) for pid in pids.split(",")], name)
         connection.execute(f"select pg_catalog.pg_terminate_backend(pid) {alive}", asked)
         while connection.execute(f"select 1 {alive}", asked).fetchone():
             if time.monotonic() >= until:

@@ -126,12 +126,12 @@ def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: 
     """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
     terms = []
     for term in reading.order:
-        name, direction = _order_term(term, names)
+        name, direction = order_term(term, names)
         terms.append(prefix + quoted(name.inside) + direction)
     return "\norder by " + ", ".join(terms) if terms else ""
 
 
-def _order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
+def order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
     """One term of the order. A name that is unknown is refused: SQLite would take it for text, and not order."""
     parsed = re.fullmatch(ORDER_TERM, term, re.IGNORECASE)
     if parsed is None:

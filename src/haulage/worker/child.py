@@ -72,7 +72,8 @@ def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: C
         source = pages.open_source(order.host, order.plan["pages"])
     else:
         name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
-        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name)
+        told = {"seconds": order.seconds, "name": name, "connections": order.connections}
+        source = open_source(order.source_url, order.busy_seconds, **told)
     _limit(order)
     if scheme_of(order.source_url) in SERVERS:
         _cancel_when_told(source)

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from haulage.core import events
-from haulage.core.errors import CATALOGUE, BuildFailed, StoreUnavailable, kind_of
+from haulage.core.errors import CATALOGUE, BuildFailed, HaulageError, StoreUnavailable, kind_of
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import Move
 from haulage.core.limits import ExportLimits
-from haulage.core.ports import After, Runs
+from haulage.core.ports import After, Query, Runs
 from haulage.core.progress import Progress
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
@@ -187,6 +187,7 @@ class Lane:
             progress_seconds=bench.limits.progress_seconds,
             upload=upload,
             seconds=seconds,
+            connections=self._connections(),
             host=host,
         )
         self._url = url
@@ -194,6 +195,17 @@ class Lane:
             return Child(order.to_json(), str(folder))
         except OSError as problem:
             raise BuildFailed("build_failed", cause=f"no process could be started: {problem}") from problem
+
+    def _connections(self) -> int:
+        """How many connections to its source the build may have: one, and one for each slot that is idle."""
+        wanted, slots = int(self._run.plan.get("parallel", 1)), self._bench.limits.slots
+        if wanted == 1:
+            return 1
+        try:
+            running = len(self._bench.runs.list(Query(state=ExportLife.claim.target, limit=slots)))
+        except HaulageError:  # It is only about speed.
+            return 1
+        return max(1, min(wanted, 1 + slots - running))
 
     def _listen(self, child: Child) -> tuple[Stop | None, dict[str, Any]]:
         """Follow the child until it ended; answer why it was stopped, if it was, and its last message."""

@@ -195,6 +195,7 @@ export const ENGLISH = Object.freeze({
   "notice.formula_guarded": ["{count} text that would run as a formula was made harmless.", "{count} texts that would run as a formula were made harmless."],
   "notice.order_not_fixed": "The order of rows is not fixed, so a second export may order them differently.",
   "notice.no_snapshot": "The rows were read one part after the other, not at one instant: what changed meanwhile may be there as it was before or after.",
+  "notice.parallel_not_used": "The rows were read over one connection, since this query cannot be split into parts.",
   "notice.total_changed": "The number of rows changed while they were read.",
   "notice.text_replaced": ["{count} character that the file cannot hold was replaced.", "{count} characters that the file cannot hold were replaced."],
   "notice.bytes_as_base64": ["{count} binary value is written as base64.", "{count} binary values are written as base64."],

@@ -262,6 +262,7 @@ export const JAPANESE = Object.freeze({
   "notice.formula_guarded": "数式として実行されうる文字列 {count} 件を無害にしました。",
   "notice.order_not_fixed": "行の順序が固定されていないため、再度エクスポートすると順序が変わることがあります。",
   "notice.no_snapshot": "行は一時点ではなく順に読み取られました。その間の変更は、変更前と変更後のどちらで含まれている場合もあります。",
+  "notice.parallel_not_used": "このクエリは分割できないため、行は 1 本の接続で読み取られました。",
   "notice.total_changed": "読み取っている間に行数が変わりました。",
   "notice.text_replaced": "ファイルに書けない文字 {count} 個を置き換えました。",
   "notice.bytes_as_base64": "バイナリ値 {count} 個を base64 で書きました。",
