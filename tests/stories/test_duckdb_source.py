@@ -131,6 +131,22 @@ def test_nulls_are_sorted_as_duckdb_sorts_them(yard):
         assert "a\n" + wanted == yard.build(query(sql, order=(order,)))[1].decode()
 
 
+def test_now_is_one_instant_for_count_and_rows_also_after_a_fault(yard):
+    asked = PLAIN._replace(sql="select strftime(now(), '%f') as a")
+    with open_source(yard.url).snapshot() as snapshot:
+        for _ in range(2):
+            assert 1 == len({tuple(batch) for _ in range(3) for batch in snapshot.batches(asked)})
+            failed(lambda: list(snapshot.batches(PLAIN._replace(sql="select error('x') as a"))))
+
+
+def test_a_pivot_names_its_values(yard):
+    with yard.writer() as source:
+        source.execute("create table t as select 'a' as k, 1 as n union all select 'b', 2")
+
+    assert "a,b\n1,2\n" == yard.text("pivot t on k in ('a', 'b') using sum(n)")
+    assert "name the values of a PIVOT" in failed(lambda: yard.text("pivot t on k using sum(n)")).cause
+
+
 # -- who has it open -------------------------------------------------------------------------------
 
 
@@ -206,7 +222,6 @@ def test_a_missing_driver_says_what_to_install(yard, monkeypatch):
     "install httpfs",
     "load httpfs",
     "set memory_limit = '10GiB'",
-    "select * from variable_of_this_program",
     "create temp table t as select 1 as a",
     "call pragma_version()",
     "explain analyze select 1 as a",
@@ -214,7 +229,6 @@ def test_a_missing_driver_says_what_to_install(yard, monkeypatch):
 def test_no_file_no_network_no_code_and_no_setting_is_reached(yard, tmp_path, sql):
     file = tmp_path / "secret.csv"
     file.write_text("hush_4711\n")
-    variable_of_this_program = duckdb.sql("select 'hush_4711' as a")  # noqa: F841 - DuckDB would look for it by its name
     found = failed(lambda: yard.text(sql.format(file=file)))
 
     assert "source_failed" == found.code
