@@ -20,6 +20,7 @@ from tests.stories.building import Yard, query
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
 from haulage.sources import open_source
+from haulage.sources.duckdb import DuckdbSnapshot
 
 pytestmark = pytest.mark.slow
 PLAIN = Reading("select 1 as a", {}, {}, None, (), (), None, {})
@@ -103,6 +104,46 @@ def test_documents_are_json_with_every_digit_whatever_is_in_them(yard):
     assert f'"d":{text}' in content.decode()
     assert ("1.10", None) == (first["d"]["n"], second["d"])
     assert () == built.notices
+
+
+NASTY = ["", "a", ",", '"', "a,b", 'say "x"', "a\rb", "\n", "\r\n", "\\.", "a\0b", "é🚀", " ", "x" * 300_000, None]
+
+
+def test_lines_of_the_engine_are_those_of_our_encoder(yard, monkeypatch):
+    chance = random.Random(4711)
+    doubles = [struct.unpack("d", chance.randbytes(8))[0] for _ in NASTY]
+    doubles[:7] = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e16, 123456789012345.0]
+    with yard.writer() as source:
+        source.execute(
+            "create table t (i integer, t varchar, d double, f float, e enum('a', 'b,c', ''), l varchar[],"
+            " n decimal(38, 10), b boolean, z timestamptz)"
+        )
+        for at, text in enumerate(NASTY):
+            single = struct.unpack("f", chance.randbytes(4))[0] if at > 2 else doubles[at]
+            source.execute(
+                "insert into t select ?, ?, ?, ?,"
+                " case ? when 0 then null when 1 then '' when 2 then 'b,c' else 'a' end, [?, null],"
+                " ?::decimal(38, 10), ? = 1, timestamptz '2026-01-31 23:30:00+01' + to_days(?)",
+                [at, text, doubles[at], single, at, text, f"{at}.5", at % 3, at],
+            )
+    asked = [query(f"select {each} from t order by i") for each in ("t", "t, i", "i, t, t as u", "d", "f, d, e", "e",
+                                                                    "l, t", "n, b, z, i")]  # fmt: skip
+    lines = [yard.build(each) for each in asked]
+    monkeypatch.setattr(DuckdbSnapshot, "stream", lambda *_: None)
+    for dataset, (built, content) in zip(asked, lines, strict=True):
+        ours, wanted = yard.build(dataset)
+
+        assert wanted == content, dataset.sql
+        assert (ours.rows, ours.total, ours.notices) == (built.rows, built.total, built.notices)
+
+
+def test_what_the_engine_would_write_otherwise_is_no_stream(yard):
+    asked = PLAIN._replace(declared={"f": ("f", "decimal")})
+    with open_source(yard.url).snapshot() as snapshot:
+        assert None is snapshot.stream(PLAIN, "xlsx")
+        assert None is not snapshot.stream(asked._replace(sql="select 1.5 as f, ['a'] as l"), "csv")
+        for sql in ("select 1.5::double as f", "select [1.5] as a", "select 'x'::blob as a"):
+            assert None is snapshot.stream(asked._replace(sql=sql), "csv")
 
 
 def test_nul_in_a_text_is_replaced_and_counted(yard):
