@@ -106,6 +106,17 @@ def test_documents_are_json_with_every_digit_whatever_is_in_them(yard):
     assert () == built.notices
 
 
+def test_types_with_names_of_their_own_are_what_they_stand_for(yard):
+    with yard.writer() as source:
+        source.execute("create schema s")
+        source.execute("create type s.mood as enum ('a', 'b')")
+        source.execute("create type s.money as decimal(12, 2)")
+        source.execute("create type s.pair as struct(m s.money, e s.mood)")
+        source.execute("create table t as select 'a'::s.mood as e, 1.5::s.money as m, {'m': 2, 'e': 'b'}::s.pair as p")
+
+    assert 'e,m,p\na,1.50,"{""m"":2.00,""e"":""b""}"\n' == yard.text("select * from t")
+
+
 NASTY = ["", "a", ",", '"', "a,b", 'say "x"', "a\rb", "\n", "\r\n", "\\.", "a\0b", "é🚀", " ", "x" * 300_000, None]
 
 
