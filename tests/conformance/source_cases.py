@@ -6,9 +6,14 @@ What differs is asked by capability: ``typed`` (a column has one type), ``server
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sqlite3
+import tempfile
+from pathlib import Path
 
+import duckdb
+import pytest
 from tests.servers import mariadb, postgresql
 
 from haulage.sources import open_source
@@ -41,6 +46,11 @@ class Sqlite:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as source:
             return source.execute(sql, values).fetchall()
 
+    def meanwhile(self, sql) -> bool:
+        """Write while a snapshot is open; says whether that could be done."""
+        self.execute(sql)
+        return True
+
     def open(self, **of_servers):
         return open_source(self.url, **of_servers)
 
@@ -69,6 +79,10 @@ class Postgresql:
 
     def execute(self, sql, *values):
         return self._server.execute(self._database, sql, values)
+
+    def meanwhile(self, sql) -> bool:
+        self.execute(sql)
+        return True
 
     def open(self, **of_servers):
         return open_source(self.url, **of_servers)
@@ -104,6 +118,10 @@ class Mariadb:
     def execute(self, sql, *values):
         return self._server.execute(self._database, sql)
 
+    def meanwhile(self, sql) -> bool:
+        self.execute(sql)
+        return True
+
     def open(self, **of_servers):
         return open_source(self.url, **of_servers)
 
@@ -123,4 +141,47 @@ class Mysql(Mariadb):
         self.url = self.url.replace("mariadb+pymysql:", "mysql:")
 
 
-CASES = {"sqlite": Sqlite, "postgresql": Postgresql, "mariadb": Mariadb, "mysql": Mysql}
+class Duckdb:
+    quoted = staticmethod(in_double_quotes)
+    typed = True
+    snapshot = True
+    server = False
+    endless = "select i from range(100000000000) as numbers (i)"  # a recursion gives no row before its end
+    silent = "select sum(a.i * b.i) as total from range(1000000) as a (i), range(1000000) as b (i)"
+    wide = "repeat('x', {})"
+    breaks = "cast(case when i = 4000 then 'x' else '1' end as integer)"
+    tells = "cast(secret as integer)"
+
+    def __init__(self, folder):
+        self.path = folder / "source.duckdb"
+        self.url = f"duckdb:///{self.path}"
+        self.path.write_bytes(self._empty())
+
+    @staticmethod
+    @functools.cache
+    def _empty() -> bytes:
+        """A file with the table, made once: that takes longer than most of the tests."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "source.duckdb")
+            with duckdb.connect(path) as source:
+                source.execute("create table marks (mark integer, secret text)")
+            return path.read_bytes()
+
+    def execute(self, sql, *values):
+        with duckdb.connect(self.path) as source:
+            return source.execute(sql, values).fetchall()
+
+    def meanwhile(self, sql) -> bool:
+        """Nobody writes to a file that is read; that another process cannot either is in test_duckdb_source.py."""
+        with pytest.raises(duckdb.ConnectionException):
+            self.execute(sql)
+        return False
+
+    def open(self, **of_servers):
+        return open_source(self.url, **of_servers)
+
+    def close(self):
+        pass
+
+
+CASES = {"sqlite": Sqlite, "postgresql": Postgresql, "mariadb": Mariadb, "mysql": Mysql, "duckdb": Duckdb}

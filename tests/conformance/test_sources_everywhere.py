@@ -147,7 +147,7 @@ def test_what_is_written_after_a_snapshot_began_is_not_in_it(case):
         raise NotPromised("pages are read one after the other")
     source, asked = open_for(case, "marks")
     with source.snapshot() as snapshot:
-        case.execute("insert into marks (mark) values (1)")
+        case.meanwhile("insert into marks (mark) values (1)")
         assert (0, []) == (snapshot.count(asked, 10), rows_of(snapshot, asked))
 
 

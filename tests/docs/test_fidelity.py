@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from tests.conformance.formats.readers import READERS, Digits, columns, write
 from tests.docs.written import DOCS, assert_written
-from tests.stories.server_values import MARIADB, POSTGRESQL, Value
+from tests.stories.server_values import DUCKDB, MARIADB, POSTGRESQL, Value
 
 from haulage.formats import FORMATS, resolve_options
 
@@ -72,7 +72,7 @@ def test_what_stands_in_every_file_is_documented():
     assert_written(DOCS / "fidelity.md", "values", "\n".join(lines))
 
 
-@pytest.mark.parametrize(("server", "values"), [("postgresql", POSTGRESQL), ("mariadb", MARIADB)])
+@pytest.mark.parametrize(("server", "values"), [("postgresql", POSTGRESQL), ("mariadb", MARIADB), ("duckdb", DUCKDB)])
 def test_what_stands_for_the_values_of_a_server_is_documented(server, values):
     """They are the values that tests/stories/test_server_files.py asks of the server."""
     lines = ["| SQL | `csv` | `json` | `xlsx` | `parquet` |", "|---|---|---|---|---|"]

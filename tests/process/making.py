@@ -56,6 +56,12 @@ def good() -> None:
     report(rows=1_000, notices=[{"code": "pictures_left_out", "count": 3}])
 
 
+def large() -> None:
+    """Of as many bytes as the last word says."""
+    write(b"x" * int(sys.argv[5]))
+    report()
+
+
 def incomplete() -> None:
     write()
     report(complete=False, notices=[{"code": "chapter_missing", "count": 2}])

@@ -103,6 +103,28 @@ def test_large_cells_and_bad_text_in_one_file(yard):
     assert ({"code": "text_replaced", "count": 2},) == built.notices
 
 
+LONG = "ab" * CELL_BYTES
+
+
+@pytest.mark.parametrize("sql", [
+    f"select '{LONG}' as v",
+    f"select cast(x'{LONG.encode().hex()}' as text) as v",
+    f"select PRINTF('%s%s', '{LONG[:CELL_BYTES]}', '{LONG[CELL_BYTES:]}') as v",
+    f"select printf('%{len(LONG)}s', 'a') as v",
+    "select v from constant",
+    "select v from printed",
+])  # fmt: skip
+def test_what_is_long_but_in_no_table_comes_whole_too(yard, sql):
+    """SQLite makes NULL of it, and says nothing, where it is over a limit: such a query gets none."""
+    with yard.writer() as source:
+        source.execute(f"create view printed as select printf('%{len(LONG)}s', 'a') as v")
+        if "constant" in sql:  # for it is looked for in all views
+            source.execute(f"create view constant as select x'{LONG.encode().hex()}' || '' as v")
+    found = yard.text(sql)
+
+    assert f"v\n{LONG}\n" == found or "v\n" + f"{'a':>{len(LONG)}}\n" == found
+
+
 @pytest.mark.parametrize("sql", [
     "select id, v from t order by random()",
     "select id, v, RANDOM() as lot from t order by lot",

@@ -6,14 +6,17 @@ import duckdb
 import pytest
 from tests.conformance.formats.readers import read_parquet, read_xlsx
 from tests.stories.building import PostgresqlYard, query
-from tests.stories.server_values import MARIADB, POSTGRESQL
+from tests.stories.server_values import DUCKDB, MARIADB, POSTGRESQL
+from tests.stories.test_duckdb_source import DuckdbYard
 from tests.stories.test_mariadb_source import MariadbYard
 
+YARDS = {"postgresql": (PostgresqlYard, POSTGRESQL), "mariadb": (MariadbYard, MARIADB), "duckdb": (DuckdbYard, DUCKDB)}
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+
+@pytest.fixture(params=YARDS)
 def server(tmp_path, request):
     """A yard of a server, and the values that are asked of it."""
-    kind, values = {"postgresql": (PostgresqlYard, POSTGRESQL), "mariadb": (MariadbYard, MARIADB)}[request.param]
+    kind, values = YARDS[request.param]
     yard = kind(tmp_path)
     yield yard, values
     yard.close()

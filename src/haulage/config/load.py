@@ -185,9 +185,9 @@ def _objects(top: Table, places: Places) -> ObjectSettings:
 
 def absolute(url: str, folder: Path) -> str:
     """A URL whose file or folder no longer depends on where a program was started."""
-    prefix = "sqlite:///"
-    if url.startswith(prefix) and len(url) > len(prefix):
-        return prefix + str(folder / url.removeprefix(prefix))
+    for prefix in ("sqlite:///", "duckdb:///"):
+        if url.startswith(prefix) and len(url) > len(prefix):
+            return prefix + str(folder / url.removeprefix(prefix))
     for scheme in ("file:", "directory:"):
         if url.startswith(scheme) and not url.startswith(f"{scheme}//"):
             return scheme + str((folder / url.removeprefix(scheme)).absolute())

@@ -17,6 +17,7 @@ SOURCES = {
     "postgresql": "haulage.sources.postgresql",
     "mariadb": "haulage.sources.mariadb",
     "mysql": "haulage.sources.mariadb",
+    "duckdb": "haulage.sources.duckdb",
 }
 SERVERS = (
     "postgresql",

@@ -43,6 +43,7 @@ LOOKED_ROWS = 4  # of a batch, to see how large its rows are: to look at all wou
 SIZED = (str, bytes)
 CELL_BYTES = 64 * 1024  # of a cell for which rows need not be fetched one by one
 RANDOM = frozenset(("random", "randomblob"))  # functions that answer otherwise each time
+SILENT = frozenset(("printf", "format"))  # functions that are NULL, and no error, where they are over a limit
 
 
 def open_source(url: str, busy_seconds: float = 5, **_of_servers: Any) -> SqliteSource:
@@ -176,9 +177,13 @@ class SqliteSnapshot:
         names = self._names(reading)
         shown = ", ".join(quoted(name.inside) for name in chosen(reading, names))
         sql = self._wrapped(reading, shown) + order_by(reading, names)
-        if self._draws_lots(sql, reading):
+        called = self._called(sql, reading)
+        if not RANDOM.isdisjoint(called):
             self._carefully = True
             self._connection.text_factory = self._mended
+        # A constant that is over the limit becomes NULL too, without a word.
+        if not SILENT.isdisjoint(called) or max(len(sql), self._longest_view()) > CELL_BYTES:
+            self._carefully = True
         any_length = self._connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
         if not self._carefully:
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES)
@@ -202,9 +207,15 @@ class SqliteSnapshot:
     def stream(self, _reading: Reading, _profile: str) -> None:
         """None: SQLite makes no files."""
 
-    def _draws_lots(self, sql: str, reading: Reading) -> bool:
-        """Say whether a statement calls one of the ``RANDOM`` functions, itself or in a view."""
-        called = set()
+    def _longest_view(self) -> int:
+        """How long the SQL of the longest view is, and with it every constant in one."""
+        with told():
+            (longest,) = self._connection.execute("SELECT max(length(sql)) FROM sqlite_schema").fetchone()
+        return longest or 0
+
+    def _called(self, sql: str, reading: Reading) -> set[str | None]:
+        """The functions that a statement calls, itself or in a view."""
+        called: set[str | None] = set()
 
         def note(action: int, _first: str | None, function: str | None, *_where: str | None) -> int:
             if action == sqlite3.SQLITE_FUNCTION:
@@ -217,7 +228,7 @@ class SqliteSnapshot:
                 self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
         finally:
             self._connection.set_authorizer(None)
-        return not RANDOM.isdisjoint(called)
+        return called
 
     def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
         with told(reading.binds):
