@@ -14,10 +14,10 @@ import sys
 sys.path[:] = [*sys.path[1:], f"{sys.path[0]}/..", sys.path[0]]
 
 from first import main
-from from_servers import mariadb_csv, postgresql_csv, postgresql_peak_rss_mib
+from from_servers import mariadb_csv, mariadb_peak_rss_mib, postgresql_csv, postgresql_peak_rss_mib
 from packed import packed_peak_rss_mib, xlsx
 
-FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib, xlsx, packed_peak_rss_mib)
+FIGURES = (postgresql_csv, mariadb_csv, postgresql_peak_rss_mib, mariadb_peak_rss_mib, xlsx, packed_peak_rss_mib)
 
 
 if __name__ == "__main__":
