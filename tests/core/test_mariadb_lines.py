@@ -39,6 +39,7 @@ def line(texts, row):
 @given(tables())
 @example(([True, False, True], [("a", 1, "b"), ("a,b", 2, "c"), ("a", 3, "b,c"), ("d", 5, None), (",", 4, "a,b")]))
 @example(([False, True], [(1, "a"), (2, "b\nc"), (3, "d")]))
+@example(([False, True], [(1, "a"), (2, "b\rc"), (3, "d")]))
 def test_many_lines_at_once_are_the_same_bytes_as_ours(table):
     texts, rows = table
     replaced = Counter()

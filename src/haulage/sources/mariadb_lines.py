@@ -25,11 +25,11 @@ WHOLE_PACKET = 0xFFFFFF  # a row that is longer goes on in the next packet
 NULL, TWO_BYTES, THREE_BYTES, EIGHT_BYTES, ERROR = 0xFB, 0xFC, 0xFD, 0xFE, 0xFF  # what a text begins with
 SKIPPED = {TWO_BYTES: 3, THREE_BYTES: 4, EIGHT_BYTES: 9}  # its length, when that takes more than one byte
 BETWEEN, NOTHING = b"\xff", b"\xfe"  # between two fields; a text that is NULL
+EMPTY = b"\xfc"  # a text without a character, once it is found
 LAST = b"\xfd"  # what ends a short line, as a field of its own
 SHORT_BYTES = 60_000  # of a line: in the head of its packet are never the bytes that end the one before it
 AS_CSV = bytes.maketrans(BETWEEN, b",")
 REPLACEMENT = "\ufffd".encode()
-EMPTY = {False: b"", True: b'""'}  # a field without a letter: of a number it is NULL, of a text it is a text
 QUOTED = re.compile(b'[",\\n\\r]').search  # finds for what a field is quoted
 
 
@@ -61,7 +61,7 @@ class LineStream:
         session: Session,
         sql: str,
         binds: Mapping[str, Any],
-        texts: Sequence[bool],
+        texts: list[bool],
         replaced: Counter[str],
         *,
         short: bool = False,
@@ -104,41 +104,41 @@ class LineStream:
                     raise_mysql_exception(packets.error)
 
     def _chunk(self, lines: list[bytes]) -> bytes:
-        chunk = b"\n".join(lines)
+        whole = BETWEEN.join(lines)
         # No line has more of them: as many as there have to be in all are as many as there have to be in each.
-        if chunk.count(BETWEEN) != len(lines) * (len(self._texts) - 1):
+        if whole.count(BETWEEN) != len(lines) * len(self._texts) - 1:
             raise BuildFailed("source_failed", cause="the server left a field out of a line")
-        if len(self._texts) == 1:
-            chunk = b"\n".join([_alone(line) for line in lines]) if self._texts[0] else chunk
+        if self._texts == [True]:
+            chunk = b"\n".join(map(_alone, lines))
         elif True in self._texts:
-            chunk = self._marked(lines, chunk)
+            chunk = self._marked(lines, whole)
+        else:
+            chunk = b"\n".join(lines)
         chunk = chunk.translate(AS_CSV)
-        if NOTHING in chunk:
-            chunk = chunk.replace(NOTHING, b"")
-        if b"\0" in chunk:
+        for mark, text in ((NOTHING, b""), (EMPTY, b'""')):
+            if mark in chunk:
+                chunk = chunk.replace(mark, text)
+        if b"\0" in whole:
             self._replaced["text_replaced"] += chunk.count(b"\0")
             chunk = chunk.replace(b"\0", REPLACEMENT)
         return chunk + b"\n"
 
-    def _marked(self, lines: list[bytes], chunk: bytes) -> bytes:
+    def _marked(self, lines: list[bytes], whole: bytes) -> bytes:
         """The same lines with the quotes that they need."""
-        first, last = self._texts[0], self._texts[-1]
-        if (
-            BETWEEN * 2 in chunk
-            or (first and [1 for line in lines if line[0] == BETWEEN[0]])
-            or (last and [1 for line in lines if line[-1] == BETWEEN[0]])
-        ):
+        if BETWEEN * 2 in whole or whole.startswith(BETWEEN) or whole.endswith(BETWEEN):
             lines = [self._with_empty_texts(line) for line in lines]
-            return b"\n".join(lines)
-        if b'"' in chunk or b"\r" in chunk or chunk.count(b"\n") >= len(lines):
+        if b'"' in whole or b"\r" in whole or b"\n" in whole:
             return b"\n".join([_line_with_quotes(line) if QUOTED(line) else line for line in lines])
-        return _with_commas_quoted(chunk, first=first, last=last) if b"," in chunk else chunk
+        chunk = b"\n".join(lines)
+        return _with_commas_quoted(chunk, first=self._texts[0], last=self._texts[-1]) if b"," in whole else chunk
 
     def _with_empty_texts(self, line: bytes) -> bytes:
+        """A line whose empty texts are marked; an empty number is NULL and stays as it is."""
         fields = line.split(BETWEEN)
-        return BETWEEN.join(
-            [_quoted(field) or EMPTY[is_text] for field, is_text in zip(fields, self._texts, strict=True)]
-        )
+        for at, is_text in enumerate(self._texts):
+            if is_text and not fields[at]:
+                fields[at] = EMPTY
+        return BETWEEN.join(fields)
 
 
 def _line_with_quotes(line: bytes) -> bytes:
@@ -147,7 +147,7 @@ def _line_with_quotes(line: bytes) -> bytes:
 
 def _alone(text: bytes) -> bytes:
     r"""A text that is the only field of its line, where a bare ``\.`` is quoted too."""
-    return {b"": EMPTY[True], b"\\.": b'"\\."'}.get(text) or _quoted(text)
+    return {b"": EMPTY, b"\\.": b'"\\."'}.get(text) or _quoted(text)
 
 
 def _quoted(field: bytes) -> bytes:
