@@ -64,6 +64,18 @@ def test_runs_that_end_while_a_reader_turns_pages_shift_nothing(case):
     assert newest_first(runs) == pages(case, 2, between=case.claim)
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_runs_that_are_held_stand_where_they_were_asked_for(case, size):
+    runs = [case.add("north" if number % 2 else "south", seconds=number) for number in range(8)]
+    held = [case.claim(f"w{number}", slots=4, tenant_running=2)[1].id for number in range(4)]
+    case.cancel(runs[5].id)
+
+    assert newest_first(runs) == pages(case, size)
+    assert newest_first(runs[1::2]) == pages(case, size, tenant="north")
+    assert [each for each in newest_first(runs) if each in held] == pages(case, size, state="running")
+    assert [runs[7].id, runs[6].id, runs[4].id] == pages(case, size, state="queued")
+
+
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [

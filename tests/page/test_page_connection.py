@@ -34,6 +34,42 @@ def test_a_lost_connection_is_said_invents_nothing_and_is_found_again(make_serve
     expect(card).to_have_attribute("data-state", re.compile("ready|failed"))
 
 
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_script_that_does_not_arrive_is_asked_for_again(reader, lost):
+    page = reader.open()
+    asked = []
+
+    def answer(route):
+        asked.append(route.request.url)
+        route.abort("connectionreset") if len(asked) <= lost else route.continue_()
+
+    page.route("**/page/poller.js", answer)
+    page.reload()
+
+    expect(page.locator(".workspace")).to_be_visible()
+    assert len(asked) == lost + 1
+    expect_only_what_did_not_load(reader)
+
+
+def test_a_page_that_never_loads_says_so(reader):
+    page = reader.open()
+    page.route("**/page/poller.js", lambda route: route.abort("connectionreset"))
+    page.reload()
+    words = page.get_by_role("alert")
+    expect(words).to_have_text("The page did not load whole. Load it again")
+    page.unroute("**/page/poller.js")
+    words.get_by_role("link").click()
+
+    expect(page.locator(".workspace")).to_be_visible()
+    expect_only_what_did_not_load(reader)
+
+
+def expect_only_what_did_not_load(reader):
+    """The console tells of it, and of nothing else."""
+    assert [] == [each for each in reader.complaints if "dynamically imported module" not in each]
+    reader.complaints.clear()
+
+
 def test_two_tabs_show_the_same(reader):
     first, second = reader.open(), reader.open()
     card = start(first, "Slow", rows="60000")

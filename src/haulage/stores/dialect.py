@@ -78,6 +78,7 @@ class Dialect(Protocol):
     clock: ColumnElement[int] | None  # milliseconds; None where the host's clock is the store's
     in_turn: bool  # writers of one process take turns, on a connection of their own
     in_one: bool  # a sweep changes all it found in one transaction
+    lists_held_apart: bool  # the indexes of lists leave out what a worker holds (lists.py)
     makes_itself: bool  # a new one gets its schema when it is first opened
     place: str  # the store as messages name it, without credentials
 

@@ -43,6 +43,7 @@ class MariaDB:
     )
     in_turn = False
     in_one = False
+    lists_held_apart = False
     bounds = None
     makes_itself = False
     claimer = ClaimInSteps

@@ -51,6 +51,7 @@ class PostgreSQL:
     )
     in_turn = False
     in_one = False
+    lists_held_apart = True
     makes_itself = False
     claimer = ClaimInOne
     bounds = RowSecurity()
@@ -273,7 +274,8 @@ class Bell:
 
     def ring(self) -> None:
         """Ring soon."""
-        self._wanted.set()
+        if not self._wanted.is_set():  # Else it is rung after this, and what is told was committed before.
+            self._wanted.set()
         if self._thread is None or not self._thread.is_alive():  # A forked process starts its own.
             with self._lock:
                 if self._thread is None or not self._thread.is_alive():

@@ -32,7 +32,7 @@ READS: dict[int, Read] = {  # by the number that PostgreSQL has for a type; what
     20: int,
     21: int,
     23: int,
-    114: lambda cell: read_json(cell.decode()),
+    114: lambda cell: {} if cell == b"{}" else read_json(cell.decode()),
 }
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
@@ -45,7 +45,12 @@ def write_value(value: Any) -> bytes | None:
     """
     if value is None:
         return None
-    written = (json.dumps(value.obj) if isinstance(value, Json) else str(value)).encode()
+    kind = value.__class__
+    if kind is int:
+        return b"%d" % value
+    if kind is not str:
+        value = json.dumps(value.obj) if isinstance(value, Json) else str(value)
+    written: bytes = value.encode()
     if b"\0" in written:  # libpq would take it for the end.
         raise DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
     return written

@@ -19,7 +19,7 @@ from haulage.stores import tenants
 from haulage.stores.dialect import Now, Way
 
 Statement = Select[Any] | UpdateBase
-Names = tuple[tuple[str, bool], ...]  # of what a statement is run with, and which of it is the database's own now
+Names = tuple[tuple[str, ...], tuple[str, ...]]  # of what a statement is run with; of these the database's own now
 Convert = Callable[[Any], Any] | None  # of a value on its way into or out of the driver
 
 
@@ -69,7 +69,7 @@ class Prepared:
             cursor.close()
 
     def _form(self, values: Mapping[str, Any]) -> _Form:
-        names = tuple([(name, value.__class__ is Now) for name, value in values.items()])
+        names = (tuple(values), tuple([name for name, value in values.items() if value.__class__ is Now]))
         form = self._forms.get(names)
         if form is None:
             form = self._forms[names] = _form_of(self._build(), self._dialect, values)

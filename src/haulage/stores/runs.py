@@ -24,17 +24,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    Table,
-    bindparam,
-    insert,
-    literal,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -43,12 +33,12 @@ from haulage.core.lease import CancelWanted, Held, LeaseLost, Pulse
 from haulage.core.lifecycle import Actor, CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.ports import Query, Terms
 from haulage.core.progress import Progress
-from haulage.stores import tenants
 from haulage.stores.claims import Admission
 from haulage.stores.counters import drift
 from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import entering
+from haulage.stores.lists import listed
 from haulage.stores.moves import ask_of, beat_of, guard_of, pulses_of, row_of_beat, write_of
 from haulage.stores.oldest import ClaimOldest
 from haulage.stores.prepared import PerTenant
@@ -92,6 +82,7 @@ class SqlRuns(Generic[Run]):
         self._record = record
         self._names = [field.name for field in fields(record)]
         self._columns = [table.c[name] for name in self._names]
+        self._tenant_at, self._claim_no_at = self._names.index("tenant"), self._names.index("claim_no")
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
@@ -160,9 +151,8 @@ class SqlRuns(Generic[Run]):
         if row is None:
             return None
         run = self._record(*row)
-        kept = dict(zip(self._names, row, strict=True))
         self._ring(tx)
-        return Held(run.id, kept["tenant"], kept["claim_no"], terms.worker), run
+        return Held(run.id, row[self._tenant_at], row[self._claim_no_at], terms.worker), run
 
     def _take(self, driver: DBAPIConnection, values: Mapping[str, Any], run_id: str, claim_no: int) -> bool:
         return self._write(driver, self._claim, values, run_id, claim_no)
@@ -364,16 +354,8 @@ class SqlRuns(Generic[Run]):
     @made_again
     def list(self, query: Query, *, tx: Connection | None = None) -> list[Run]:
         """Runs, newest first; one more than ``query.limit`` when there is another page."""
-        c = self._table.c
-        wanted: Select[Any] = select(*self._columns)
-        if query.tenant is not None:
-            wanted = wanted.where(tenants.of(c, query.tenant))
-        for name in ("account", "state", "dataset"):
-            if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(c[name] == value)
-        if query.before is not None:
-            wanted = wanted.where(tuple_(c.requested_at, c.id) < tuple_(*map(literal, query.before)))
-        wanted = wanted.order_by(c.requested_at.desc(), c.id.desc()).limit(query.limit + 1)
+        apart = self._database.dialect.lists_held_apart
+        wanted = listed(self._table, self.life, self._columns, query, held_apart=apart)
         with self._database.read(tx, tenant=query.tenant) as connection:
             return [self._record(*row) for row in connection.execute(wanted)]
 

@@ -60,6 +60,7 @@ class Sqlite:
     clock: ColumnElement[int] | None = None
     in_turn = True
     in_one = True
+    lists_held_apart = False
     bounds = None
     makes_itself = True
     claimer = ClaimAlone  # read the candidate, then write it: nobody comes between

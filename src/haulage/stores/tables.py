@@ -129,6 +129,7 @@ def run_table(
             f"{name}_held", "lease_until", where=f"state in ({leased})", mariadb=("state", "lease_until")
         )
     )
+    unheld = text(" and ".join(f"state <> '{state}'" for state in sorted(life.leased_states())))  # lists.py
     deadlines = [column for column in life.deadline_columns() if column != "lease_until"]
     return table_of(
         name,
@@ -174,8 +175,8 @@ def run_table(
         # Where the queue may be long. On SQLite the sweep reads it instead: an index more is a page more at each claim.
         Index(f"{name}_starving", "claim_by", postgresql_where=text("state = 'queued'")).ddl_if(dialect="postgresql"),
         Index(f"{name}_starving_all", "state", "claim_by").ddl_if(dialect="mariadb"),
-        Index(f"{name}_listed", "tenant", "account", "requested_at", "id"),
-        Index(f"{name}_requested", "requested_at", "id"),  # the operator's list of all tenants
+        Index(f"{name}_listed", "tenant", "account", "requested_at", "id", postgresql_where=unheld),
+        Index(f"{name}_requested", "requested_at", "id", postgresql_where=unheld),  # the operator's list of all tenants
         *index_of_some(f"{name}_retained", "retain_until", where="retain_until is not null", mariadb=("retain_until",)),
         within=within,
         info={"leased": life.leased_states(), "counted": counted},

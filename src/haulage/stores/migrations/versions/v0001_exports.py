@@ -137,7 +137,9 @@ def make_exports() -> None:
     create_index("exports_active_key", "exports", ["active_key"], "active_key is not null", unique=True)
     create_index("exports_budget", "exports", ["stored_bytes", "tenant"], "stored_bytes is not null")
     create_index("exports_expiring", "exports", ["expires_at"], "state = 'ready'", mariadb=["state", "expires_at"])
-    op.create_index("exports_listed", "exports", ["tenant", "account", "requested_at", "id"])
+    unheld = sa.text("state <> 'running'")
+    listed = ["tenant", "account", "requested_at", "id"]
+    op.create_index("exports_listed", "exports", listed, postgresql_where=unheld)
     order = ["requested_at", "id"]
     create_index(
         "exports_queued",
@@ -146,7 +148,7 @@ def make_exports() -> None:
         "state = 'queued'",
         mariadb=["state", *order, "tenant"],
     )
-    op.create_index("exports_requested", "exports", order)
+    op.create_index("exports_requested", "exports", order, postgresql_where=unheld)
     if counted():
         create_index("exports_starving", "exports", ["claim_by"], "state = 'queued'", mariadb=["state", "claim_by"])
     create_index("exports_retained", "exports", ["retain_until"], "retain_until is not null")
@@ -260,7 +262,7 @@ def downgrade() -> None:
     for table in ("tenant_gates", "run_pools"):
         op.drop_table(table)
     if op.get_context().dialect.name == "postgresql":
-        names = ("counted()", "claimed()", "ended()", "place(text)", "progress()", "no_tenant()")
+        names = ("counted()", "place(text)", "progress()", "no_tenant()")
         op.execute(f"drop function {', '.join(f'exports_{name}' for name in names)}")
     else:
         for name in ("came", "went", "worked", "took"):
