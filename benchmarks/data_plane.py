@@ -15,7 +15,13 @@ sys.path[:] = [*sys.path[1:], f"{sys.path[0]}/..", sys.path[0]]
 
 from columnar import columnar_peak_rss_mib, postgresql_ndjson, postgresql_ndjson_plain, postgresql_parquet
 from first import main
-from from_servers import mariadb_csv, postgresql_csv, postgresql_csv_two_connections, postgresql_peak_rss_mib
+from from_servers import (
+    mariadb_csv,
+    mariadb_peak_rss_mib,
+    postgresql_csv,
+    postgresql_csv_two_connections,
+    postgresql_peak_rss_mib,
+)
 from packed import packed_peak_rss_mib, xlsx
 
 FIGURES = (
@@ -26,6 +32,7 @@ FIGURES = (
     postgresql_ndjson_plain,
     mariadb_csv,
     postgresql_peak_rss_mib,
+    mariadb_peak_rss_mib,
     columnar_peak_rss_mib,
     xlsx,
     packed_peak_rss_mib,

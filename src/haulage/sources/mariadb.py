@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
-from haulage.sources.mariadb_lines import LineStream, instant_field, line_of, plain_field, text_field
+from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
     WRAP,
@@ -39,7 +39,7 @@ __all__ = ["end_session", "open_source"]
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
-QUOTED_BYTES = 16 * 1024  # of a text in which the server may double quotes
+LINE_BYTES = 8 * 1024 * 1024  # that a line of a stream may have: a few of them are held at once
 DUPLICATE_NAME = "1060:"
 _TYPES = {  # by the number of the protocol: ours, and the server's name
     0: ("decimal", "decimal"),
@@ -60,7 +60,7 @@ _TYPES = {  # by the number of the protocol: ours, and the server's name
     245: ("json", "json"),
     246: ("decimal", "decimal"),
 }
-_FLOAT, _TIMESTAMP, _BIT = 4, 7, 16
+_FLOAT, _TIMESTAMP, _BIT, _JSON = 4, 7, 16, 245
 
 Reader = Callable[[Any], Any]  # of one cell that is not NULL
 
@@ -120,15 +120,19 @@ class Kind(NamedTuple):
 
     @property
     def is_made_here(self) -> bool:
-        """Say whether a line of CSV that the server builds would not have what we write, or not soon."""
-        too_long = self.number not in _TYPES and self.length > QUOTED_BYTES
-        return self.number in (_FLOAT, _BIT) or self.known[0] == "bytes" or too_long
+        """Say whether a line that the server builds would not have what we write."""
+        return self.number in (_FLOAT, _BIT) or self.known[0] == "bytes"
 
-    def field(self, column: str, *, alone: bool) -> str:
-        """The SQL of this column as a field of CSV."""
-        if self.number == _TIMESTAMP:
-            return instant_field(column)
-        return plain_field(column) if self.number in _TYPES else text_field(column, alone=alone)
+    @property
+    def is_text(self) -> bool:
+        """Say whether it may be empty, or need quotes."""
+        return self.number not in _TYPES or self.number == _JSON
+
+    def field(self, column: str) -> str:
+        """The SQL of this column as a field of a line."""
+        if self.is_text:
+            return text_field(column)
+        return instant_field(column) if self.number == _TIMESTAMP else plain_field(column)
 
     def written(self, column: str) -> str:
         """The SQL of this column as it comes."""
@@ -254,19 +258,24 @@ class MariadbSnapshot:
                 yield _read(batch, readers)
 
     def stream(self, reading: Reading, profile: str) -> LineStream | None:
-        """The rows as lines of CSV that the server builds; None for another profile, and where it cannot.
+        """The rows as lines that the server builds; None for another profile, and where it cannot.
 
-        It has neither the digits of a FLOAT nor a base64 of bytes that is ours; and to double the quotes of a text it
-        takes a time that grows with the square of their number, 10 s for 100,000.
+        It has neither the digits of a FLOAT nor a base64 of bytes that is ours, and a line that is longer than its
+        ``max_allowed_packet`` it makes NULL.
         """
         kinds = self._kinds(reading)
-        shown = chosen(reading, list(kinds))
-        if profile != "csv" or any(kinds[name].is_made_here for name in shown):
+        shown = [(kinds[name], f"{WRAP}.{_quoted(name.inside)}") for name in chosen(reading, list(kinds))]
+        if profile != "csv" or any(kind.is_made_here for kind, _ in shown):
             return None
-        alone = len(shown) == 1
-        fields = [kinds[name].field(f"{WRAP}.{_quoted(name.inside)}", alone=alone) for name in shown]
-        order = order_by(reading, list(kinds), f"{WRAP}.", _quoted)
-        return LineStream(self._session, self._wrapped(reading, line_of(fields)) + order, reading.binds, self._replaced)
+        ((most,),) = self._session.run("select @@max_allowed_packet")
+        longest = sum(kind.length + len(" +00,") for kind, _ in shown)
+        if longest >= min(int(most), LINE_BYTES):
+            return None
+        short = longest < SHORT_BYTES
+        line = line_of([kind.field(column) for kind, column in shown], short=short)
+        sql = self._wrapped(reading, line) + order_by(reading, list(kinds), f"{WRAP}.", _quoted)
+        texts = [kind.is_text for kind, _ in shown]
+        return LineStream(self._session, sql, reading.binds, texts, self._replaced, short=short)
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
         return with_values(reading, self._literal)
