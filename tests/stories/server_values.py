@@ -174,6 +174,7 @@ DUCKDB: list[Value] = [
         9223372036854775807,
         "BIGINT",
         "9223372036854775807",
+        named=("xlsx",),
     ),
     Value(
         "170141183460469231731687303715884105727",
@@ -182,6 +183,7 @@ DUCKDB: list[Value] = [
         "170141183460469231731687303715884105727",
         "VARCHAR",
         "170141183460469231731687303715884105727",
+        named=("xlsx", "parquet"),
     ),
     Value(
         "340282366920938463463374607431768211455::uhugeint",
@@ -190,6 +192,7 @@ DUCKDB: list[Value] = [
         "340282366920938463463374607431768211455",
         "VARCHAR",
         "340282366920938463463374607431768211455",
+        named=("xlsx", "parquet"),
     ),
     Value(
         "'-123456789012345678901234567890123456789012'::bignum",
@@ -198,6 +201,7 @@ DUCKDB: list[Value] = [
         "-123456789012345678901234567890123456789012",
         "VARCHAR",
         "-123456789012345678901234567890123456789012",
+        named=("xlsx", "parquet"),
     ),
     Value("1.50", "1.50", "1.50", Decimal("1.50"), "DECIMAL(3,2)", Digits("1.50")),
     Value(
@@ -215,6 +219,7 @@ DUCKDB: list[Value] = [
         Decimal(12345678901234567890123456789012345678),
         "DECIMAL(38,0)",
         "12345678901234567890123456789012345678",
+        named=("xlsx",),
     ),
     Value("0.1::float", "0.1", "0.1", 0.1, "DOUBLE", Digits("0.1")),
     Value(
@@ -229,7 +234,7 @@ DUCKDB: list[Value] = [
     Value("'-infinity'::float", "-Infinity", '"-Infinity"', float("-inf"), "DOUBLE", "-Infinity"),
     Value("true", "true", "true", True, "BOOLEAN", True),
     Value("date '2026-01-31'", "2026-01-31", '"2026-01-31"', date(2026, 1, 31), "DATE", date(2026, 1, 31)),
-    Value("date 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity"),
+    Value("date 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity", named=("xlsx", "parquet")),
     Value(
         "date '0044-03-15 (BC)'",
         "0044-03-15 (BC)",
@@ -237,6 +242,7 @@ DUCKDB: list[Value] = [
         "0044-03-15 (BC)",
         "VARCHAR",
         "0044-03-15 (BC)",
+        named=("xlsx", "parquet"),
     ),
     Value(
         "timestamp '2026-01-31 23:30:00.5'",
@@ -246,7 +252,9 @@ DUCKDB: list[Value] = [
         "TIMESTAMP",
         datetime(2026, 1, 31, 23, 30, 0, 500000),
     ),
-    Value("timestamp 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity"),
+    Value(
+        "timestamp 'infinity'", "infinity", '"infinity"', "infinity", "VARCHAR", "infinity", named=("xlsx", "parquet")
+    ),
     Value(
         "timestamp_s '2026-01-31 23:30:00'",
         "2026-01-31 23:30:00",
@@ -262,6 +270,7 @@ DUCKDB: list[Value] = [
         "2026-01-31 23:30:00.123456789",
         "VARCHAR",
         "2026-01-31 23:30:00.123456789",
+        named=("xlsx", "parquet"),
     ),
     Value(
         "timestamptz '2026-01-31 23:30:00+01'",
@@ -272,8 +281,16 @@ DUCKDB: list[Value] = [
         datetime(2026, 1, 31, 22, 30, tzinfo=UTC),
     ),
     Value("time '01:02:03.5'", "01:02:03.5", '"01:02:03.5"', time(1, 2, 3, 500000), "TIME", time(1, 2, 3, 500000)),
-    Value("time '24:00:00'", "24:00:00", '"24:00:00"', "24:00:00", "VARCHAR", "24:00:00"),
-    Value("timetz '10:00:00+01'", "10:00:00+01", '"10:00:00+01"', "10:00:00+01", "VARCHAR", "10:00:00+01"),
+    Value("time '24:00:00'", "24:00:00", '"24:00:00"', "24:00:00", "VARCHAR", "24:00:00", named=("xlsx", "parquet")),
+    Value(
+        "timetz '10:00:00+01'",
+        "10:00:00+01",
+        '"10:00:00+01"',
+        "10:00:00+01",
+        "VARCHAR",
+        "10:00:00+01",
+        named=("xlsx", "parquet"),
+    ),
     Value(
         "interval '1 month 2 days 3 seconds'",
         "1 month 2 days 00:00:03",
@@ -281,9 +298,10 @@ DUCKDB: list[Value] = [
         "1 month 2 days 00:00:03",
         "VARCHAR",
         "1 month 2 days 00:00:03",
+        named=("xlsx", "parquet"),
     ),
     Value("'\\x00\\xFF'::blob", "AP8=", '"AP8="', b"\x00\xff", "BLOB", "AP8="),
-    Value("'0101'::bit", "0101", '"0101"', "0101", "VARCHAR", "0101"),
+    Value("'0101'::bit", "0101", '"0101"', "0101", "VARCHAR", "0101", named=("xlsx", "parquet")),
     Value(
         "'00000000-0000-0000-0000-000000000001'::uuid",
         "00000000-0000-0000-0000-000000000001",
@@ -323,9 +341,17 @@ DUCKDB: list[Value] = [
         '[{"x": 1.50},null]',
     ),
     Value("['\\xFF'::blob]", '"[""\\\\xFF""]"', '["\\\\xFF"]', '["\\\\xFF"]', "VARCHAR", '["\\\\xFF"]'),
-    Value("row(1, 'x')", '"(1, x)"', '"(1, x)"', "(1, x)", "VARCHAR", "(1, x)"),
+    Value("row(1, 'x')", '"(1, x)"', '"(1, x)"', "(1, x)", "VARCHAR", "(1, x)", named=("xlsx", "parquet")),
     Value("'{\"a\": 1.50}'::json", '"{""a"": 1.50}"', '{"a": 1.50}', '{"a": 1.50}', "VARCHAR", '{"a": 1.50}'),
-    Value("'POINT(1 2)'::geometry", "POINT (1 2)", '"POINT (1 2)"', "POINT (1 2)", "VARCHAR", "POINT (1 2)"),
+    Value(
+        "'POINT(1 2)'::geometry",
+        "POINT (1 2)",
+        '"POINT (1 2)"',
+        "POINT (1 2)",
+        "VARCHAR",
+        "POINT (1 2)",
+        named=("xlsx", "parquet"),
+    ),
     Value("null::integer", "", "null", None, "BIGINT", None),
     Value("null::decimal(7,3)", "", "null", None, "DECIMAL(7,3)", None),
     Value("''", '""', '""', "", "VARCHAR", ""),

@@ -105,7 +105,9 @@ class DuckdbSnapshot:
         """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
         kinds = self._kinds(reading)
         known = {name.key: (kind.type, kind.native) for name, kind in kinds.items()}
-        return columns_of(reading, chosen(reading, list(kinds)), known)
+        found = columns_of(reading, chosen(reading, list(kinds)), known)
+        foreign = {name.key for name, kind in kinds.items() if kind.foreign}
+        return tuple(each._replace(foreign=each.type is None and each.key in foreign) for each in found)
 
     def _kinds(self, reading: Reading) -> dict[Name, Kind]:
         """Every column of the query and what its type is; LIMIT 0 keeps it from running."""

@@ -33,6 +33,7 @@ _TYPES = dict.fromkeys((*_INTEGERS, "bignum"), "integer") | {
 _AS_THEY_COME = frozenset((*_INTEGERS, "boolean", "double", "varchar", "blob"))
 _NESTED = frozenset(("list", "array", "struct", "map", "union"))
 _WIDE = _NESTED | {"varchar", "blob", "bit", "bignum", "variant", "geometry"}  # as long as one likes
+_FITTING = frozenset(("varchar", "enum", "uuid", "time"))  # text, or what formats have types for by its name
 _UNQUOTED = frozenset(("decimal", "float", "double"))  # in JSON they come as text, and are numbers
 _NON_FINITE = {"inf": '"Infinity"', "-inf": '"-Infinity"', "nan": '"NaN"'}
 
@@ -52,6 +53,11 @@ class Kind(NamedTuple):
     def is_wide(self) -> bool:
         """Say whether a cell may be of any length."""
         return self.id in _WIDE
+
+    @property
+    def foreign(self) -> bool:
+        """Say whether it is text to a file, but of a type that is more than that: intervals, bits, places."""
+        return self.type is None and self.id not in _FITTING
 
     def written(self, column: str) -> str:
         """The SQL of this column as it comes."""
