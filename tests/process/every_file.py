@@ -54,6 +54,9 @@ class Pinned:
             snapshot.at = self._at
             yield snapshot
 
+    def cancel(self):
+        self._source.cancel()
+
 
 def rows(_requester, cursor, limit):
     """A page function: what only Python has, in rows that end in a set's order if anything does."""
