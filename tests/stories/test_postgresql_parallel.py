@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -354,6 +355,19 @@ def test_a_server_that_gives_no_further_connection_is_read_over_one(yard, split)
             source.execute(f"drop owned by {role}")
             source.execute(f"drop role {role}")
     assert (6_000, True) == (built.rows, NOT_USED in built.notices)
+
+
+def test_a_connection_that_cannot_prepare_its_part_is_not_used(kept, split, monkeypatch):
+    """What fails in a session makes it forget who asks."""
+    plan, dataset = postgresql_parallel._plan, query("select id, current_setting('app.t') as t from orders")
+
+    def refused(session, sql):
+        if not session.shared:  # one that has joined
+            session.run("select 1 / 0")
+        return plan(session, sql)
+
+    monkeypatch.setattr(postgresql_parallel, "_plan", refused)
+    assert [NOT_USED] == same_bytes(kept, replace(dataset, session={"app.t": "north"}))
 
 
 def test_a_connection_that_ends_at_another_server_is_not_used(kept, split, monkeypatch):

@@ -83,18 +83,19 @@ def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str
 
     Afterwards each session holds the locks of its tables, so that nobody who waits for one can come between.
     """
-    size, parts = math.inf, None
+    few = False
     with suppress(BuildFailed):  # Where the query itself is at fault, one connection will say so.
         for session in sessions:
             session.enter(settings)
             session.run(ALONE)
         whole = _plan(sessions[0], rows.whole)
-        size = _size(whole)
+        few = _size(whole) < 2 * PART_BYTES
         parts = (_by_pages if rows.leading is None else _by_values)(sessions[0], rows, whole)
-        if parts is not None and len(parts) > 1:
+        if parts is not None:
             for session in sessions[1:]:
                 _plan(session, parts[0])
-    return [rows.whole] if parts is None and size < 2 * PART_BYTES else parts
+            return parts
+    return [rows.whole] if few else None  # A session that has failed has forgotten its settings, too.
 
 
 def _plan(session: Session, sql: str) -> Plan:
