@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.open import open_artifacts
-from haulage.config import Settings, dataset_faults, known_of, load, with_session
+from haulage.config import Known, Settings, dataset_faults, imported, known_of, load, with_session
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset, Pages
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
 from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS, Page, place_of
+from haulage.core.parents import BIND, OwnersFunction, Parent
 from haulage.core.ports import Source
 from haulage.core.requester import Requester
 from haulage.exports.access import Standing, access_at_run
 from haulage.exports.expire import ExportSweep
+from haulage.exports.gone import Gone
 from haulage.exports.life import ExportRun
 from haulage.exports.request import Exports
 from haulage.exports.signature import parameters_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., str]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Page | tuple[Any, ...]])
+ParentFunction = TypeVar("ParentFunction", bound=OwnersFunction)
 PAGE_ARGUMENTS = 3  # that every page function gets: requester, cursor, limit
 
 
@@ -75,6 +76,8 @@ class Haulage:
         self.settings = settings
         self.observe = observe = apart(observe)
         self.catalogue = Catalogue()
+        for parent in settings.parents:
+            self.catalogue.add_parent(parent)
         for dataset in settings.datasets:
             self.catalogue.add(dataset)
         self.accounts = Accounts(settings, os.environ if environ is None else environ, observe)
@@ -126,7 +129,7 @@ class Haulage:
         folder = str(Path(path).absolute().parent)
         if folder not in sys.path:
             sys.path.insert(0, folder)  # As a web server does: the application lies beside its configuration.
-        found = _imported(settings.app, Path(path).name)
+        found = imported(settings.app, Path(path).name)
         if not isinstance(found, cls):
             fault = f'app = "{settings.app}" is of type {type(found).__name__}; write module:name of your Haulage'
             raise ConfigInvalid([fault], Path(path).name)
@@ -142,6 +145,7 @@ class Haulage:
         label: str = "",
         description: str = "",
         permission: str | None = None,
+        parent: str | None = None,
         hidden: Sequence[str] = (),
         visible: str | None = None,
         key: Sequence[str] = (),
@@ -177,6 +181,7 @@ class Haulage:
                 label=label or name.replace("_", " ").capitalize(),
                 description=description or (function.__doc__ or "").strip().partition("\n")[0],
                 permission=permission,
+                parent=parent,
                 function=function,
                 parameters=parameters_of(function),
                 columns=columns or {},
@@ -190,7 +195,7 @@ class Haulage:
                 parallel=parallel,
                 limits=limits,
             )
-            if faults := dataset_faults(dataset, known_of(self.settings.sources, FORMATS)):
+            if faults := dataset_faults(dataset, self._known()):
                 raise ConfigInvalid(faults, f"dataset {name}")
             self.catalogue.add(with_session(dataset, self.settings.sources))
             return function
@@ -205,6 +210,7 @@ class Haulage:
         label: str = "",
         description: str = "",
         permission: str | None = None,
+        parent: str | None = None,
         key: Sequence[str] = (),
         count: Callable[..., int | None] | None = None,
         page_rows: int = PAGE_ROWS,
@@ -244,11 +250,12 @@ class Haulage:
                 label=label or name.replace("_", " ").capitalize(),
                 description=description or (function.__doc__ or "").strip().partition("\n")[0],
                 permission=permission,
+                parent=parent,
                 pages=Pages(
                     place_of(function), count and place_of(count), page_rows, page_bytes, dict(environment or {})
                 ),
                 count=count,
-                parameters=parameters_of(function, PAGE_ARGUMENTS),
+                parameters=parameters_of(function, PAGE_ARGUMENTS, leave_out=() if parent is None else (BIND,)),
                 columns=columns,
                 key=tuple(key),
                 formats=tuple(formats),
@@ -256,12 +263,56 @@ class Haulage:
                 verify=verify,
                 limits=limits,
             )
-            if faults := dataset_faults(dataset, known_of(self.settings.sources, FORMATS)):
+            if faults := dataset_faults(dataset, self._known()):
                 raise ConfigInvalid(faults, f"dataset {name}")
             self.catalogue.add(dataset)
             return function
 
         return declare
+
+    def _known(self) -> Known:
+        return known_of(self.settings.sources, FORMATS, self.catalogue.parent_kinds)
+
+    def parent(
+        self, kind: str, *, label: str = "", type: Literal["text", "integer"] = "text"
+    ) -> Callable[[ParentFunction], ParentFunction]:
+        """Declare a kind of parent that exports can belong to, and who says whose one is; before its datasets.
+
+        The function gets a tenant and an id and answers the account that the parent belongs to now, or a set of
+        several; ``None`` when there is no such parent, or not any more: then its exports are removed. Where it cannot
+        know, it raises. It is asked each time: at the request, at the run, at each look and while a file is fetched.
+
+        Raises:
+            ValueError: the kind is taken or malformed, or it comes after the first request.
+
+        Example:
+            >>> @haul.parent("book", type="integer")
+            ... def owner_of_book(tenant: str, book: int) -> str | None:
+            ...     return "amina" if book == 7 else None
+        """
+
+        def declare(function: ParentFunction) -> ParentFunction:
+            said = label or kind.replace("_", " ").capitalize()
+            self.catalogue.add_parent(Parent(kind, said, type, function=function))
+            return function
+
+        return declare
+
+    def parent_gone(self, kind: str, parent: str | int, *, tenant: str) -> Gone:
+        """Tell that a parent is not there any more; call it when it was deleted. What it says is believed.
+
+        Its exports that wait or run are cancelled, its files are removed. Without this call the sweep finds out by
+        asking, which takes it a while.
+
+        Raises:
+            Refused: ``invalid`` for what can be no id of that kind.
+
+        Example:
+            >>> owner_of_book = haul.parent("book")(lambda tenant, book: None)
+            >>> haul.parent_gone("book", "7", tenant="north").cancelled
+            0
+        """
+        return self.exports.parent_gone(tenant, kind, parent)
 
     def standing(self, function: Standing) -> Standing:
         """Tell Haulage how the host's accounts stand today; used as a decorator.
@@ -337,7 +388,7 @@ class Haulage:
 
     def sweeper(self) -> Sweeper:
         """The sweep, as a loop or one pass."""
-        sweep = ExportSweep(self.store, self.artifacts, self.settings.exports, self.observe)
+        sweep = ExportSweep(self.store, self.artifacts, self.settings.exports, self.observe, self.exports.parents)
         return Sweeper(sweep, self.settings.exports.sweep_seconds, self.observe)
 
     def supervisor(self, lanes: int | None = None, only_run: str | None = None) -> Supervisor:
@@ -362,7 +413,7 @@ class Haulage:
         )
 
     def _permit(self, run: ExportRun) -> None:
-        access_at_run(run, self.catalogue, self.accounts.standing)
+        access_at_run(run, self.catalogue, self.accounts.standing, self.exports.parents.of_run)
 
     def close(self) -> None:
         """Give every connection back."""
@@ -371,27 +422,6 @@ class Haulage:
 
 def _leave_it() -> None:
     """No sweep: whoever acts for one tenant at a time does not know what is due, or whose bytes nobody promises."""
-
-
-def _imported(place: str, config: str) -> object:
-    """What ``app = "module:name"`` names.
-
-    Raises:
-        ConfigInvalid: it cannot be imported. A mistake in the application is told with the line where it is.
-    """
-    module_name, _, attribute = place.partition(":")
-    try:
-        return getattr(import_module(module_name), attribute)
-    except ConfigInvalid:
-        raise  # The application opened a Haulage, and was told what is wrong with it.
-    except ModuleNotFoundError as problem:
-        why = f"{problem}; install it, or put it beside {config}"
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - importing runs whatever somebody else wrote
-        frame = traceback.extract_tb(problem.__traceback__)[-1]
-        theirs = frame.filename != __file__ and not frame.filename.startswith("<")
-        where = f" ({frame.filename}, line {frame.lineno})" if theirs else ""
-        why = f"{type(problem).__name__}: {problem}{where}; mend it there, or write module:name of your Haulage"
-    raise ConfigInvalid([f'app = "{place}": {why}'], config)
 
 
 def _load(path: str | Path, environ: Mapping[str, str]) -> Settings:

@@ -18,6 +18,7 @@ from sqlalchemy import event
 from tests.conformance.cases import NOW, Case, Sqlite
 from tests.conformance.conftest import make_folder
 
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Query
 from haulage.exports.life import ExportLife
 from haulage.flows import FLOWS
@@ -50,6 +51,7 @@ def full():
         case = Case(Sqlite(), FLOWS[0], folder)
         fill(case, ENDED, 0, state="failed", finished_at=NOW, retain_until=NOW * 2, claim_no=1)
         fill(case, WAITING, ENDED, claim_by=NOW * 2)
+        fill(case, ENDED // 10, ENDED * 2, state="failed", retain_until=NOW * 2, parent_kind="book", parent="7")
         yield case
         case.store.close()
 
@@ -95,6 +97,9 @@ QUESTIONS = {
     "list of an account": lambda runs, _case: runs.list(Query("t1", "amina", before=(500, "x"))),
     "list of an account by state": lambda runs, _case: runs.list(Query("t1", "amina", state="queued")),
     "list of everybody": lambda runs, _case: runs.list(Query(before=(500, "x"))),
+    "list of a parent": lambda runs, _case: runs.list(Query("t1", parent=ParentRef("book", "7"), before=(500, "x"))),
+    "parents": lambda runs, _case: runs.parents(after=("6", "book", "t1")),
+    "remove_of": lambda runs, _case: runs.remove_of("t1", ParentRef("book", "8")),
     "find_active": lambda runs, _case: runs.find_active("k" * 64),
     "queue_position": lambda runs, case: runs.queue_position(some_run(case)),
     "waiting": lambda runs, _case: runs.waiting(),
@@ -137,6 +142,15 @@ def test_a_scan_would_be_seen(full):
 
     assert any("exports_requested" in line for line in plan)  # in the order of the list, one page at most
     assert any(line.startswith("SCAN exports") for line in counted)
+
+
+def test_a_parent_is_found_by_its_own_index(full):
+    """And the round over all of them goes from one to the next, past the ten thousand runs of each."""
+    lines = [plan_of(full, lambda runs, ask=ask: QUESTIONS[ask](runs, full)) for ask in ("list of a parent", "parents")]
+
+    assert all("exports_of_parent" in line for plan in lines for line in plan if "exports" in line), lines
+    assert lines[1]
+    assert all(line.startswith("SEARCH exports USING COVERING INDEX exports_of_parent (parent>?") for line in lines[1])
 
 
 def test_a_claim_does_not_grow_with_the_history(full):

@@ -13,6 +13,7 @@ from tests.servers.openers import OWNER
 
 from haulage.artifacts.local import LocalArtifacts
 from haulage.core.errors import StoreUnavailable
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Query
 from haulage.exports.expire import ExportSweep
 from haulage.flows import FLOWS
@@ -45,6 +46,8 @@ def test_who_acts_for_one_tenant_neither_claims_nor_sweeps(house):
             "claim": lambda: store.exports.claim(house.case.terms()),
             "list": lambda: store.exports.list(Query()),
             "tally": store.exports.tally,
+            "parents": store.exports.parents,
+            "remove_of": lambda: store.exports.remove_of("north", ParentRef("book", "7")),
             "get": lambda: store.exports.get(house.runs["north", "ready"]),
         }
         for act in acts.values():

@@ -15,6 +15,7 @@ from tests.conformance.cases import NOW, STORES, Case
 from tests.conformance.conftest import make_folder
 
 from haulage.core.lease import Held, LeaseLost
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Query
 from haulage.exports.life import ExportLife
 from haulage.flows import FLOWS
@@ -28,6 +29,7 @@ TENANTS = 1_000
 SIZES = [(1_000_000, 100_000), (100, 50_000), (100, 2_000)]  # ended and waiting runs
 ROWS_MOST = 250  # of one answer, over all tables: a page of a list, a bounded sweep
 BLOCKS_MOST = 100  # of a question about one run: an index that is walked from end to end shows in nothing else
+BOOK = ParentRef("book", "p10")
 OF_ONE_RUN = ("claim", "claim of a private worker", "get", "find_active", "request_cancel", "beat", "settle")
 
 
@@ -42,7 +44,10 @@ update pattern set state = 'failed', finished_at = {NOW}, retain_until = {NOW * 
 do $$ declare listed text; picked text; begin
     select string_agg(quote_ident(column_name), ', ' order by ordinal_position),
         string_agg(case column_name when 'id' then 'lpad(n::text, 8, ''0'')' when 'tenant' then '''t'' || n % {TENANTS}'
-            when 'requested_at' then 'n' else 'p.' || quote_ident(column_name) end, ', ' order by ordinal_position)
+            when 'requested_at' then 'n'
+            when 'parent' then 'case when n % 10 = 0 then ''p'' || n % 100 end'
+            when 'parent_kind' then 'case when n % 10 = 0 then ''book'' end'
+            else 'p.' || quote_ident(column_name) end, ', ' order by ordinal_position)
     into listed, picked from information_schema.columns where table_name = 'exports' and table_schema = 'public';
     execute format('insert into exports (%s) select %s from pattern p, generate_series(1, {ended}) as n',
         listed, picked);
@@ -92,6 +97,9 @@ QUESTIONS = {
     "list of an account": lambda runs, _case: runs.list(Query("t1", "amina", before=(500_000, "x"))),
     "list of an account by state": lambda runs, _case: runs.list(Query("t1", "amina", state="queued")),
     "list of everybody": lambda runs, _case: runs.list(Query(before=(500_000, "x"))),
+    "list of a parent": lambda runs, _case: runs.list(Query("t10", parent=BOOK, before=(500_000, "x"))),
+    "parents": lambda runs, _case: runs.parents(after=("p10", "book", "t110")),
+    "remove_of": lambda runs, _case: runs.remove_of("t10", ParentRef("book", "p11")),
     "find_active": lambda runs, _case: runs.find_active("k" * 64),
     "waiting of a tenant": lambda runs, _case: runs.waiting(tenant="t1"),
     "request_cancel": lambda runs, case: runs.request_cancel(some_run(case).id),
@@ -114,6 +122,7 @@ QUESTIONS = {
 OF_A_TENANT = {
     "get": lambda runs, _case: runs.get("00000001", tenant="t1"),
     "list of an account": QUESTIONS["list of an account"],
+    "list of a parent": QUESTIONS["list of a parent"],
     "list of an account by state": QUESTIONS["list of an account by state"],
     "find_active": lambda runs, _case: runs.find_active("k" * 64, tenant="t1"),
     "waiting of a tenant": QUESTIONS["waiting of a tenant"],

@@ -69,6 +69,64 @@ def test_a_dataset_is_exported_by_those_who_hold_its_grant(catalogue, dataset, r
     assert code == code_of(access_dataset, catalogue, dataset, requester)
 
 
+OF_BOOK = replace(READY, parent_kind="book", parent="7")
+
+
+@pytest.mark.parametrize(
+    ("requester", "owners", "code"),
+    [
+        (AMINA, {"amina"}, None),
+        (AMINA, {"ben", "amina"}, None),
+        (AMINA, {"ben"}, "not_found"),  # who asked for it is nobody in particular
+        (BEN, {"ben"}, None),
+        (AMINA, set(), "not_found"),
+        (AMINA, None, "not_found"),
+        (NAMESAKE, {"amina"}, "not_found"),
+        (replace(AMINA, banned=True), {"amina"}, "not_found"),
+        (OMAR, None, None),
+        (AMINA, Refused("host_silent"), "host_silent"),
+        (OMAR, Refused("host_silent"), None),
+    ],
+)
+def test_a_run_of_a_parent_is_that_of_its_owners(requester, owners, code):
+    asked = []
+
+    def ask(run):
+        asked.append(run)
+        if isinstance(owners, Refused):
+            raise owners
+        return owners
+
+    assert code == code_of(access_run, OF_BOOK, requester, ask)
+    assert "not_found" == code_of(access_run, OF_BOOK, BEN)  # nobody was named who knows
+    assert code_of(access_run, READY, AMINA, ask) is None
+    assert all(run is OF_BOOK for run in asked)  # only of a run with a parent
+
+
+@pytest.mark.parametrize(
+    ("owners", "grants", "code"),
+    [
+        ({"amina"}, {"orders.read"}, None),
+        ({"amina"}, set(), "permission_lost"),
+        ({"ben"}, {"orders.read"}, "permission_lost"),
+        (set(), {"orders.read"}, "permission_lost"),
+        (None, {"orders.read"}, "permission_lost"),
+        (None, {"*"}, "permission_lost"),  # not for the operator either: it is not there
+        (set(), {"*"}, None),
+        (Refused("host_silent"), {"orders.read"}, "host_silent"),
+    ],
+)
+def test_a_run_of_a_parent_is_built_for_its_owner_of_now(catalogue, owners, grants, code):
+    def ask(_run):
+        if isinstance(owners, Refused):
+            raise owners
+        return owners
+
+    today = replace(AMINA, grants=frozenset(grants))
+
+    assert code == code_of(access_at_run, OF_BOOK, catalogue, lambda _asked: today, ask)
+
+
 # -- the run ------------------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,7 @@ def test_every_key_that_is_read_stands_in_the_documentation(tmp_path, monkeypatc
         f'secret_keys = ["{"0123456789abcdef" * 2}"]\n'
         '[sources.shop]\nurl = "sqlite:///shop.db"\n'
         '[datasets.orders]\nsource = "shop"\nsql = "select :since"\ncolumns = {a = {}}\nparameters = {since = {}}\n'
+        '[parents.book]\nsource = "shop"\nowners = "select owner from books where id = :parent"\n'
         f'[keys.amina]\nhash = "sha256:{"0" * 64}"\n'
     )
     load(tmp_path / "haulage.toml", {})

@@ -99,9 +99,12 @@ def test_the_python_of_the_readme_mounts(terminal):
 
 
 def test_the_python_of_the_page_on_embedding_works(terminal):
-    starlette, datasets, fastapi, django, standing, request, fetch, cancel = blocks(DOCS / "embedding.md", "python")
+    starlette, datasets, fastapi, django, standing, parents, gone, request, fetch, cancel = blocks(
+        DOCS / "embedding.md", "python"
+    )
     users = SimpleNamespace(get=lambda _tenant, account: AMINA if account == "amina" else None)
-    known = {"users": users, "requester": Requester("north", "amina", frozenset({"orders.read"}))}
+    library = SimpleNamespace(owner_of=lambda _tenant, book: "amina" if book == 7 else None)
+    known = {"users": users, "library": library, "requester": Requester("north", "amina", frozenset({"orders.read"}))}
 
     # Django is not installed here; by_path in test_http_mounted.py has the same shape.
     compile(django, "asgi.py", "exec")
@@ -109,10 +112,13 @@ def test_the_python_of_the_page_on_embedding_works(terminal):
     in_starlette = ask(known["app"], AMINA), ask(known["app"], None)
     known["haul"].close()
     exec(starlette, known)  # another process, as it were: datasets are declared before the first request
-    for block in (datasets, fastapi, standing):
+    for block in (datasets, parents, fastapi, standing, gone):
         exec(block, known)
     in_fastapi = ask(known["app"], AMINA), ask(known["app"], None)
     with worker(known["haul"]):
+        asked = known["haul"].exports.request(Requester("north", "amina"), "chapters", parent="7")
+        with pytest.raises(Refused, match="nothing here"):
+            known["haul"].exports.request(Requester("north", "amina"), "chapters", parent="8")
         exec(request, known)
         until(lambda: known["haul"].exports.get(known["requester"], known["run"].id).state == "ready")
         exec(fetch, known)
@@ -124,6 +130,7 @@ def test_the_python_of_the_page_on_embedding_works(terminal):
     assert [(200, 401)] * 2 == [tuple(each.status_code for each in host) for host in (in_starlette, in_fastapi)]
     assert "amina" == in_fastapi[0].json()["account"]
     assert 1 == known["run"].rows
+    assert ("book", "7") == (asked.parent_kind, asked.parent)
     assert "already_final" == refused.value.code
     assert stranger.banned
 
@@ -151,18 +158,19 @@ def test_the_curl_of_the_page_on_http_fetches_a_file(terminal):
 
 
 def test_the_parameters_of_the_page_on_datasets_can_be_declared(tmp_path):
-    parameters, *sources = blocks(DOCS / "datasets.md", "toml")
+    parameters, parents, *sources = blocks(DOCS / "datasets.md", "toml")
     (sql,) = [block for block in blocks(DOCS / "datasets.md", "sql") if ":until" in block]
     (tmp_path / "haulage.toml").write_text(
         f'secret_keys = ["{SECRET}"]\n[sources.shop]\nurl = "sqlite:///shop.db"\n'
-        f'[datasets.orders]\nsource = "shop"\nsql = """{sql}"""\n{parameters}\n' + "\n".join(sources)
+        f'[datasets.orders]\nsource = "shop"\nsql = """{sql}"""\n{parameters}\n' + "\n".join([parents, *sources])
     )
     environ = {"WAREHOUSE_URL": "postgresql://haulage_reader@db.example/shop"}
 
     settings = load(tmp_path / "haulage.toml", environ, formats=FORMATS, schemes=SOURCES)
-    dataset, ledger = settings.datasets
+    dataset, chapters, ledger = settings.datasets
 
     assert 2 == ledger.parallel
+    assert ("book", "book", "integer") == (chapters.parent, settings.parents[0].kind, settings.parents[0].type)
     assert {"app.tenant": ":requester_tenant", "role": "reporting"} == settings.sources["warehouse"].session
     assert [("since", False), ("until", False), ("status", True)] == [
         (each.name, each.many) for each in dataset.parameters

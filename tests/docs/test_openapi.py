@@ -103,7 +103,7 @@ def test_bounds_are_stated(document):
 
     assert wish["additionalProperties"] is False
     assert (1, 200) == (listed["limit"]["minimum"], listed["limit"]["maximum"])
-    assert {"state", "dataset", "limit", "cursor", "everyone"} == set(listed)
+    assert {"state", "dataset", "parent", "parent_kind", "limit", "cursor", "everyone"} == set(listed)
     assert 1 == len(tokens)
     assert [{"type": "string"}] == [each["schema"] for each in ranges]
     assert "64 KiB" in document["info"]["description"]

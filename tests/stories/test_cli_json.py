@@ -30,6 +30,7 @@ CALLS = {
     ],
     "migrate": [(["migrate", "status"], 0), (["migrate", "up"], 0), (["migrate", "down", "--yes"], 0)],
     "sweep": [(["sweep"], 0)],
+    "parents": [(["parents", "gone", "book", "7"], 2)],  # there are no parents here
     "doctor": [(["doctor"], 1), (["doctor", "--check"], 1)],  # one of the datasets is broken
 }  # fmt: skip
 LONG = {"demo", "up", "serve", "worker"}  # their documents are read in test_cli_serve.py

@@ -87,7 +87,7 @@ def test_a_door_that_forgets_to_ask_whose_run_it_is_shows_nothing_of_another(web
     assert mine.id == web.exports.get(AMINA, mine.id).id
 
 
-forgetful = {"of": lambda _kept, tenant: tenant == tenant, "access_run": lambda run, _requester: run}  # noqa: PLR0124
+forgetful = {"of": lambda _kept, tenant: tenant == tenant, "access_run": lambda run, *_asked: run}  # noqa: PLR0124
 
 
 def test_limits_of_a_tenant_and_of_all_hold_for_one_who_sees_only_its_own(terminal, opener):

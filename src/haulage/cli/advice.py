@@ -40,7 +40,7 @@ ADVICE = {
     "not_serving": "Look at the log of this process; another one behind the balancer may answer.",
     "store_unavailable": "Run: haulage doctor.",
     "files_unavailable": "Run: haulage doctor.",
-    "host_silent": "See why the host's authenticate or standing hangs; limits.doors.host_seconds is the limit.",
+    "host_silent": "See why the host's authenticate, standing or parent fails; limits.doors.host_seconds is its time.",
     "storage_exceeded": "Expire files with: haulage runs expire ID, or raise limits.exports.store_bytes.",
     "source_unavailable": CHECK,
     "source_locked": "Wait for the other program; a SQLite source in WAL mode is not blocked by its writers.",

@@ -17,7 +17,9 @@ from haulage.config.faults import masked
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.parents import Parent, ParentRef
 from haulage.exports.parameters import resolve_parameters
+from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
 from haulage.worker.host import looked_up, rehearse
@@ -97,6 +99,7 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
         "description": dataset.description,
         "source": dataset.source,
         "permission": dataset.permission,
+        "parent": dataset.parent,
         "formats": list(dataset.formats),
         "parameters": [
             {"name": each.name, "type": each.type, "required": each.required, "many": each.many}
@@ -111,6 +114,7 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
 def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
     settings = all_of_them.settings
+    parent = all_of_them.catalogue.find_parent(dataset.parent) if dataset.parent else None
     warnings = _not_here(dataset)
     if not dataset.key and not dataset.order and dataset.command is None:
         warnings.append('it has neither key nor order: two exports may differ in their order; write key = ["id"]')
@@ -118,8 +122,9 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
         given = {each.name: _sample(each) for each in dataset.parameters if each.default is None}
         resolved = resolve_parameters(dataset, given)
         sql = query_of(dataset, resolved, settings.doors.evaluate_seconds)
-        plan = freeze(dataset, sql, resolved, settings.operator, now_ms(), None)
-        found = _problems(all_of_them, dataset, plan)
+        sample = None if parent is None else ParentRef(parent.kind, "", parent.type)
+        plan = freeze(dataset, sql, resolved, settings.operator, now_ms(), None, sample)
+        found = [*_parent_problems(all_of_them, dataset, parent), *_problems(all_of_them, dataset, plan)]
     except Refused as refused:
         cause = refused.__cause__
         told = f" ({type(cause).__name__}: {cause})" if cause else ""
@@ -128,6 +133,20 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     journal = [sentence for sentence in found if "journal mode" in sentence]
     problems = [sentence for sentence in found if sentence not in journal]
     return Checked(dataset.name, tuple(problems), (*journal, *warnings))
+
+
+def _parent_problems(all_of_them: Declared, dataset: Dataset, parent: Parent | None) -> list[str]:
+    """Why nobody could say whose a parent is: the query of its kind is prepared like that of the dataset."""
+    if dataset.parent is None:
+        return []
+    if parent is None:
+        return [f"there is no kind of parent {dataset.parent!r}; declare it with [parents.{dataset.parent}] or in app"]
+    if parent.function is not None:
+        return []
+    if unread := why_unread(all_of_them, parent.source):
+        return [f"parents.{parent.kind}: {unread}"]
+    found = all_of_them.source(parent.source).check(owners_reading(parent, all_of_them.settings.operator.tenant, None))
+    return [f"parents.{parent.kind}: {sentence}" for sentence in found if "journal mode" not in sentence]
 
 
 def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) -> list[str]:

@@ -47,6 +47,7 @@ READY_SECONDS = 10  # how long a private worker may take to announce itself
     metavar="NAME=VALUE",
     help="A condition; again for a list.",
 )
+@click.option("--parent", metavar="ID", help="What the export belongs to, where its dataset has parents.")
 @click.option("--format", "format_", metavar="FORMAT", help="One of the dataset's formats; csv where it has it.")
 @click.option("--columns", metavar="KEY,…", help="These columns, in this order.")
 @click.option("--dialect", metavar="NAME", help="Short for --option dialect=NAME.")
@@ -58,6 +59,7 @@ READY_SECONDS = 10  # how long a private worker may take to announce itself
 def export(
     dataset: str,
     parameters: Sequence[str],
+    parent: str | None,
     format_: str | None,
     columns: str | None,
     dialect: str | None,
@@ -79,6 +81,7 @@ def export(
         "parameters": _listed(_pairs(parameters, "-p")),
         "columns": None if columns is None else [key.strip() for key in columns.split(",")],
         "compression": compression,
+        "parent": parent,
         "options": {name: values[-1] for name, values in chosen.items()} | ({"dialect": dialect} if dialect else {}),
     }
     with opened(config) as haul:

@@ -31,6 +31,7 @@ COMMANDS = {
     "worker": ("haulage.cli.serve", "Build the files that were asked for."),
     "export": ("haulage.cli.exports", "Export a dataset: durable, with progress, cancelled by Ctrl-C."),
     "runs": ("haulage.cli.runs", "List, show, watch, fetch, cancel and expire runs."),
+    "parents": ("haulage.cli.parents", "Say that something that exports belong to is gone."),
     "datasets": ("haulage.cli.datasets", "List what can be exported, and check every query."),
     "migrate": ("haulage.cli.operate", "Bring the store's schema up, or take it away."),
     "sweep": ("haulage.cli.operate", "End what is due and remove what nobody needs, once."),
@@ -48,6 +49,7 @@ ARGUMENTS = {
     "columns": "--columns",
     "compression": "--compression",
     "options": "--option",
+    "parent": "--parent",
 }
 
 
@@ -174,6 +176,8 @@ def _refused(problem: Refused) -> str:
 def _named(pointer: str) -> str:
     """The member that a JSON pointer names, as it is written on a command line."""
     member, _, rest = pointer.removeprefix("/").partition("/")
+    if member == "query":  # of a list
+        return f"--{rest.replace('_', '-')}"
     return rest if member == "parameters" and rest else ARGUMENTS.get(member, pointer)
 
 

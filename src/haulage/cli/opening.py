@@ -84,6 +84,8 @@ def declared_in(settings: Settings) -> Declared:
     from haulage.core.catalogue import Catalogue
 
     catalogue = Catalogue()
+    for parent in settings.parents:
+        catalogue.add_parent(parent)
     for dataset in settings.datasets:
         catalogue.add(dataset)
     return Declared(settings, catalogue)

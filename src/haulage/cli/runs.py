@@ -54,6 +54,8 @@ def known(run_id: str) -> Iterator[None]:
 @runs.command("list", epilog=example("haulage runs list --state failed --dataset orders --all"))
 @click.option("--state", type=click.Choice(ExportLife.states), help="Only runs in this state.")
 @click.option("--dataset", metavar="NAME", help="Only runs of this dataset.")
+@click.option("--parent", metavar="ID", help="The runs of this parent, whoever asked for them.")
+@click.option("--parent-kind", metavar="KIND", help="Which kind of parent, where there are several.")
 @click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),
@@ -63,10 +65,27 @@ def known(run_id: str) -> Iterator[None]:
 )
 @click.option("--all", "everyone", is_flag=True, help="Runs of every account, not only the operator's own.")
 @shared
-def list_runs(state: str | None, dataset: str | None, limit: int, everyone: bool, config: Path, as_json: bool) -> int:
-    """List runs, newest first."""
+def list_runs(
+    state: str | None,
+    dataset: str | None,
+    parent: str | None,
+    parent_kind: str | None,
+    limit: int,
+    everyone: bool,
+    config: Path,
+    as_json: bool,
+) -> int:
+    """List runs, newest first: the operator's own that belong to no parent, those of a parent, or all."""
     with opened(config) as haul:
-        found = haul.exports.list(haul.operator, state=state, dataset=dataset, limit=limit, everyone=everyone)
+        found = haul.exports.list(
+            haul.operator,
+            state=state,
+            dataset=dataset,
+            parent=parent,
+            parent_kind=parent_kind,
+            limit=limit,
+            everyone=everyone,
+        )
         more, found = len(found) > limit, found[:limit]
         if as_json:
             items = [show(run, queue_position=haul.exports.queue_position(run)) for run in found]
@@ -76,17 +95,25 @@ def list_runs(state: str | None, dataset: str | None, limit: int, everyone: bool
             print_json({"items": items, "more": more})
             return DONE
     if not found:
-        say("no runs" + ("" if everyone else " of the operator; --all lists those of every account"))
+        of_one = " of that parent" if parent else " of the operator; --all lists those of every account"
+        say("no runs" + ("" if everyone else of_one))
         return DONE
     heads = ["ID", "DATASET", "FORMAT", "STATE", ">ROWS", ">SIZE", "REQUESTED"]
     rows = [_row(run) for run in found]
     if everyone:
         heads.append("ACCOUNT")
         rows = [[*row, f"{run.tenant}/{run.account}"] for row, run in zip(rows, found, strict=True)]
+    if any(run.parent is not None for run in found):
+        heads.append("PARENT")
+        rows = [[*row, _parent(run)] for row, run in zip(rows, found, strict=True)]
     tell(table(heads, rows))
     if more:
         say(f"there are more; --limit {min(limit * 5, LIMIT_MAX)} shows them")
     return DONE
+
+
+def _parent(run: ExportRun) -> str:
+    return "-" if run.parent is None else f"{run.parent_kind} {run.parent}"
 
 
 def _row(run: ExportRun) -> list[str]:
@@ -121,6 +148,7 @@ def show_run(run_id: str, config: Path, as_json: bool) -> int:
         ("dataset", run.dataset),
         ("format", run.format + (f", {run.compression}" if run.compression else "")),
         ("parameters", ", ".join(f"{name}={value}" for name, value in run.parameters.items()) or "-"),
+        ("parent", _parent(run)),
         ("asked by", f"{run.tenant}/{run.account}"),
         ("state", run.state + (f", {run.phase}" if run.phase and run.state == "running" else "")),
         ("progress", f"{number(run.processed)} of {number(run.total)} rows"),

@@ -4,8 +4,10 @@ Read settings.py first (what comes out), then load.py (the sections), document.p
 tree), table.py and kinds.py (how a key is read), datasets.py, secrets.py.
 """
 
+from haulage.config.application import imported
 from haulage.config.datasets import Known, dataset_faults
 from haulage.config.load import known_of, load, read_keys, with_session
+from haulage.config.parents import parent_faults
 from haulage.config.secrets import hash_key, new_key, new_secret
 from haulage.config.settings import KeySettings, ObjectSettings, Settings, SourceSettings
 
@@ -17,10 +19,12 @@ __all__ = [
     "SourceSettings",
     "dataset_faults",
     "hash_key",
+    "imported",
     "known_of",
     "load",
     "new_key",
     "new_secret",
+    "parent_faults",
     "read_keys",
     "with_session",
 ]

@@ -11,6 +11,7 @@ from haulage.config.kinds import TEXT, Kind, matching
 from haulage.config.table import Table
 from haulage.core.catalogue import NAME, Command, Dataset, Made, Parameter
 from haulage.core.commands import OWN_PLACES, PATHS, places_of
+from haulage.core.parents import BIND
 
 QUERY_KEYS = ("source", "sql", "sql_file", "hidden", "visible", "key", "order", "columns")  # of other datasets
 FREE_TYPES = ("text", "integer", "decimal")  # of parameters whose text may begin with a hyphen
@@ -82,13 +83,19 @@ def judge_command(dataset: Dataset, command: Command, path: str, faults: Faults)
     for index, word in enumerate(words):
         for place in places_of(word):
             free = word.startswith(f"{{{place}}}") and index < options_end
-            problem = None if place in OWN_PLACES else _wrong_place(place, parameters, free=free)
+            if place == BIND and dataset.parent is not None:
+                problem = _AN_OPTION.format(place=place) if free else None
+            else:
+                problem = None if place in OWN_PLACES else _wrong_place(place, parameters, free=free)
             if problem is not None:
                 faults.wrong(f"{path}.command", word, problem)
     if not {place for word in words for place in places_of(word)} & set(PATHS):
         why = 'names neither {file} nor {request} nor {folder}; it must learn where to write: "--out={file}"'
         faults.wrong(f"{path}.command", list(command.arguments), why)
     judge_environment(command.environment, path, faults)
+
+
+_AN_OPTION = 'what a requester writes could be taken for an option; write "--{place}={{{place}}}", or "--" before it'
 
 
 def _wrong_place(place: str, parameters: Mapping[str, Parameter], *, free: bool) -> str | None:
@@ -100,7 +107,7 @@ def _wrong_place(place: str, parameters: Mapping[str, Parameter], *, free: bool)
     if parameter.end:
         return "an end date is for queries; leave end out"
     if free and parameter.type in FREE_TYPES:
-        return f'what a requester writes could be taken for an option; write "--{place}={{{place}}}", or "--" before it'
+        return _AN_OPTION.format(place=place)
     return None
 
 

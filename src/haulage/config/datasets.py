@@ -18,6 +18,7 @@ from haulage.config.table import Table
 from haulage.core.binds import bound_names
 from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
 from haulage.core.limits import BuildLimits
+from haulage.core.parents import BIND
 from haulage.core.values import read_value
 
 COLUMN_TYPES = ("text", "integer", "decimal", "float", "boolean", "date", "timestamp", "json")
@@ -39,6 +40,7 @@ class Known:
 
     sources: Collection[str]
     formats: Collection[str] | None = None
+    parents: Collection[str] | None = None
     alone: Collection[str] = ()
 
 
@@ -65,6 +67,7 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         label=table.read("label", TEXT, ""),
         description=table.read("description", TEXT, ""),
         permission=table.read("permission", TEXT, None),
+        parent=table.read("parent", TEXT, None),
         sql=_sql(table, folder) if command is None else "",
         command=command,
         parameters=tuple(_parameter(key, inside) for key, inside in table.tables("parameters")),
@@ -164,12 +167,25 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
     _judge_parallel(dataset, path, known, faults)
     for parameter in dataset.parameters:
         _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
+    _judge_parent(dataset, known, path, faults)
     _judge_binds(dataset, path, faults)
     return faults.sentences
 
 
+def _judge_parent(dataset: Dataset, known: Known, path: str, faults: Faults) -> None:
+    if dataset.parent is None or known.parents is None or dataset.parent in known.parents:
+        return
+    write = f"write [parents.{dataset.parent}], or name in app the application that declares it in Python"
+    guess = meant(dataset.parent, known.parents) if known.parents else write
+    faults.wrong(f"{path}.parent", dataset.parent, f"there is no such kind of parent; {guess}")
+
+
 def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
     declared, reserved = {parameter.name for parameter in dataset.parameters}, set(RESERVED_BINDS)
+    if dataset.parent is not None:
+        reserved.add(BIND)
+        if BIND in declared:
+            faults.say(f"{path}.parameters.{BIND}: this name is bound by Haulage itself; choose another")
     bound = {"sql": bound_names(dataset.sql), "visible": bound_names(dataset.visible or "")}
     for place, names in bound.items():
         for name in sorted(names - declared - reserved):

@@ -8,19 +8,23 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from haulage.config.datasets import Known, dataset_faults, read_datasets
 from haulage.config.document import open_to_others, read_document, texts
 from haulage.config.faults import Faults, masked, meant
 from haulage.config.kinds import BOOLEAN, COUNT, NETWORKS, PORT, SECONDS, SIZE, TEXT, TEXTS, Kind, matching, one_of
+from haulage.config.parents import parent_faults, read_parents
 from haulage.config.secrets import HASH, Places
 from haulage.config.settings import OPERATOR_DEFAULT, KeySettings, ObjectSettings, Settings, SourceSettings
 from haulage.config.table import Table
 from haulage.core.catalogue import NAME, RESERVED_BINDS, Dataset
 from haulage.core.errors import ConfigInvalid
 from haulage.core.limits import MIB, BuildLimits, DoorLimits, ExportLimits
+from haulage.core.parents import Parent
 from haulage.core.requester import ID_MAX, Requester
 
+Asking = TypeVar("Asking", Dataset, Parent)
 STORE_DEFAULT = "sqlite:///haulage.db"
 DRIVERLESS = ("postgresql", "mariadb")
 SERVERS = (*DRIVERLESS, "postgresql+psycopg", "mariadb+pymysql")
@@ -64,7 +68,13 @@ def load(
         faults.say(sentence)
     top = Table(document, "", faults)
     settings = _read(top, path, Places(environ, path.parent), schemes)
-    known = known_of(settings.sources, formats)
+    sessions = {name: source.session for name, source in settings.sources.items()}
+    for parent in settings.parents:
+        for sentence in parent_faults(parent, settings.sources, sessions):
+            faults.say(sentence)
+    # An application may declare more of them; what nobody has declared is found by ``datasets check``.
+    kinds = [parent.kind for parent in settings.parents] if settings.app is None else None
+    known = known_of(settings.sources, formats, kinds)
     for dataset in settings.datasets:
         for sentence in dataset_faults(dataset, known):
             faults.say(sentence)
@@ -85,6 +95,7 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
         objects=_objects(top, places),
         sources=_sources(top, places, schemes),
         datasets=read_datasets(top, exports.build, places.folder),
+        parents=read_parents(top),
         keys=_keys(top),
         operator=_operator(top),
         exports=exports,
@@ -98,7 +109,11 @@ def _read(top: Table, path: Path, places: Places, schemes: Collection[str] | Non
     )
     for table in (serve, worker, top):
         table.close()
-    return replace(settings, datasets=tuple(with_session(each, settings.sources) for each in settings.datasets))
+    return replace(
+        settings,
+        datasets=tuple(with_session(each, settings.sources) for each in settings.datasets),
+        parents=tuple(with_session(each, settings.sources) for each in settings.parents),
+    )
 
 
 def read_keys(path: str | Path, environ: Mapping[str, str]) -> tuple[Mapping[str, KeySettings], Requester]:
@@ -247,15 +262,18 @@ def _session(source: Table, url: str) -> dict[str, str]:
     return found
 
 
-def known_of(sources: Mapping[str, SourceSettings], formats: Collection[str] | None) -> Known:
+def known_of(
+    sources: Mapping[str, SourceSettings], formats: Collection[str] | None, parents: Collection[str] | None
+) -> Known:
     """What a dataset may name, with these sources."""
-    return Known(sources, formats, [name for name, each in sources.items() if scheme_of(each.url) not in PARALLEL])
+    alone = [name for name, each in sources.items() if scheme_of(each.url) not in PARALLEL]
+    return Known(sources, formats, parents, alone)
 
 
-def with_session(dataset: Dataset, sources: Mapping[str, SourceSettings]) -> Dataset:
-    """A dataset with what its source sets before a query runs."""
-    source = sources.get(dataset.source)
-    return replace(dataset, session=source.session) if source is not None and source.session else dataset
+def with_session(declared: Asking, sources: Mapping[str, SourceSettings]) -> Asking:
+    """A dataset, or a kind of parent, with what its source sets before a query runs."""
+    source = sources.get(declared.source)
+    return replace(declared, session=source.session) if source is not None and source.session else declared
 
 
 def scheme_of(url: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from haulage.core.catalogue import Dataset
 from haulage.core.limits import MIB, DoorLimits, ExportLimits
+from haulage.core.parents import Parent
 from haulage.core.requester import EVERY_GRANT, Requester
 
 
@@ -89,6 +90,7 @@ class Settings:
     objects: ObjectSettings = field(default_factory=ObjectSettings)
     sources: Mapping[str, SourceSettings] = field(default_factory=dict)
     datasets: tuple[Dataset, ...] = ()
+    parents: tuple[Parent, ...] = ()
     keys: Mapping[str, KeySettings] = field(default_factory=dict)
     operator: Requester = OPERATOR_DEFAULT
     exports: ExportLimits = field(default_factory=ExportLimits)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS
+from haulage.core.parents import Parent
 from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: it belongs to a declaration, too
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -112,6 +113,7 @@ class Dataset:
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
     parallel: int = 1  # connections to its source, at most; more than one only while slots are idle
     limits: BuildLimits | None = None  # None: those of the flow
+    parent: str | None = None  # the kind of parent that each export of it belongs to
     session: Mapping[str, str] = field(default_factory=dict)  # its source's: what is set before the query runs
 
     @property
@@ -149,6 +151,7 @@ class Catalogue:
     def __init__(self) -> None:
         """Start empty."""
         self._datasets: dict[str, Dataset] = {}
+        self._parents: dict[str, Parent] = {}
         self._sealed = False
 
     def add(self, dataset: Dataset) -> None:
@@ -157,21 +160,42 @@ class Catalogue:
         Raises:
             ValueError: the name is taken or malformed, or requests have already been answered.
         """
-        if self._sealed:
-            message = f"dataset {dataset.name!r} comes too late: declare datasets before the first request"
-            raise ValueError(message)
-        if not NAME.fullmatch(dataset.name):
-            message = f"dataset {dataset.name!r}: write a name of small letters, digits and _, at most 63"
-            raise ValueError(message)
-        if dataset.name in self._datasets:
-            message = f"dataset {dataset.name!r} is declared twice"
-            raise ValueError(message)
+        self._refuse("dataset", dataset.name, self._datasets)
         self._datasets[dataset.name] = dataset
+
+    def add_parent(self, parent: Parent) -> None:
+        """Declare a kind of parent.
+
+        Raises:
+            ValueError: as ``add``.
+        """
+        self._refuse("parent", parent.kind, self._parents)
+        self._parents[parent.kind] = parent
+
+    def _refuse(self, what: str, name: str, known: Container[str]) -> None:
+        if self._sealed:
+            message = f"{what} {name!r} comes too late: declare {what}s before the first request"
+            raise ValueError(message)
+        if not NAME.fullmatch(name):
+            message = f"{what} {name!r}: write a name of small letters, digits and _, at most 63"
+            raise ValueError(message)
+        if name in known:
+            message = f"{what} {name!r} is declared twice"
+            raise ValueError(message)
 
     def find(self, name: str) -> Dataset | None:
         """The dataset of a name, or None."""
         self._sealed = True
         return self._datasets.get(name)
+
+    def find_parent(self, kind: str) -> Parent | None:
+        """The kind of parent of a name, or None. The sweep asks too, before any request: this look seals nothing."""
+        return self._parents.get(kind)
+
+    @property
+    def parent_kinds(self) -> tuple[str, ...]:
+        """The kinds that are declared so far; to look at them seals nothing."""
+        return tuple(self._parents)
 
     def __iter__(self) -> Iterator[Dataset]:
         """Every dataset in the order of declaration."""

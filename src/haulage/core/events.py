@@ -179,6 +179,26 @@ class StateQuarantined(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ParentGone(Event):
+    """A parent resource is not there any more: its exports were cancelled, asked to stop, or lost their file."""
+
+    flow: str
+    kind: str
+    tenant: str
+    cancelled: int
+    stopping: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParentUnknown(Event):
+    """Whose parents of a kind are could not be found out: nothing was allowed for that, and nothing removed."""
+
+    kind: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeysNotRead(Event):
     """The changed configuration has faults; keys, grants and bans stay as they were before."""
 

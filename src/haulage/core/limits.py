@@ -84,4 +84,4 @@ class DoorLimits:
     grant_check_seconds: float = 1  # between two looks at session and grants while a download runs
     event_streams: int = 8  # of one session at once
     evaluate_seconds: float = 5  # of a Python dataset at the request
-    host_seconds: float = 5  # of the host's own function that says who asks, or how an account stands
+    host_seconds: float = 5  # of the host's own function that says who asks, how an account stands, whose a parent is

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
 from haulage.core.lease import Held, Pulse
 from haulage.core.lifecycle import Lifecycle, Move
+from haulage.core.parents import ParentRef
 from haulage.core.progress import Progress
 from haulage.core.reading import Column, Measured, Reading
 
@@ -50,12 +51,20 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which runs a list asks for; ``before`` is the (requested_at, id) of the last one already seen."""
+    """Which runs a list asks for.
+
+    Args:
+        parent: those of one parent.
+        parentless: those that belong to none.
+        before: the (requested_at, id) of the last one already seen.
+    """
 
     tenant: str | None = None
     account: str | None = None
     state: str | None = None
     dataset: str | None = None
+    parent: ParentRef | None = None
+    parentless: bool = False
     before: tuple[int, str] | None = None
     limit: int = 50
 

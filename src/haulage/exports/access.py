@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.errors import BuildFailed, Refused
@@ -13,6 +13,12 @@ from haulage.exports.plan import code_of
 
 # Gives a requester as it is today: with its grants of now, or banned. Where nobody can know, the frozen one.
 Standing = Callable[[Requester], Requester]
+# Gives the accounts that the parent of a run belongs to now; None when it is not there. Asked only where there is one.
+Owners = Callable[[ExportRun], Collection[str] | None]
+
+
+def nobody(_run: ExportRun) -> None:
+    """Where no parents are known, what belongs to one is nobody's."""
 
 
 def access_dataset(catalogue: Catalogue, name: str, requester: Requester) -> Dataset:
@@ -29,27 +35,33 @@ def access_dataset(catalogue: Catalogue, name: str, requester: Requester) -> Dat
     return dataset
 
 
-def access_run(run: ExportRun | None, requester: Requester) -> ExportRun:
-    """A run of the requester's own account; the operator sees every run.
+def access_run(run: ExportRun | None, requester: Requester, owners: Owners = nobody) -> ExportRun:
+    """A run of the requester's own account, or of a parent that is theirs now; the operator sees every run.
 
     Raises:
-        Refused: ``not_found``, one and the same for a foreign and an unknown run.
+        Refused: ``not_found``, one and the same for a foreign and an unknown run; ``host_silent`` where nobody can say
+            whose its parent is.
     """
     if run is None or requester.banned:
         raise Refused("not_found")
-    own = run.tenant == requester.tenant and run.account == requester.account
-    if not own and not requester.holds(OPERATOR):
+    if requester.holds(OPERATOR):
+        return run
+    if run.tenant != requester.tenant:
+        raise Refused("not_found")
+    if requester.account not in ((run.account,) if run.parent is None else owners(run) or ()):
         raise Refused("not_found")
     return run
 
 
-def access_file(run: ExportRun | None, requester: Requester, catalogue: Catalogue, now: int) -> ExportRun:
+def access_file(
+    run: ExportRun | None, requester: Requester, catalogue: Catalogue, now: int, owners: Owners = nobody
+) -> ExportRun:
     """A run whose file the requester may have at this instant: live grants decide, not the frozen ones.
 
     Raises:
         Refused: ``not_found``; ``not_ready``; or why the file is gone.
     """
-    run = access_run(run, requester)
+    run = access_run(run, requester, owners)
     dataset = catalogue.find(run.dataset)
     if dataset is None or not requester.holds(dataset.permission):
         raise Refused("not_found")
@@ -64,7 +76,7 @@ def access_file(run: ExportRun | None, requester: Requester, catalogue: Catalogu
     return run
 
 
-def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> None:
+def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing, owners: Owners = nobody) -> None:
     """See, before the first byte is read, that the requester still may.
 
     Raises:
@@ -84,3 +96,11 @@ def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing) -> N
         raise BuildFailed("host_silent", cause=str(overdue)) from overdue
     if not today.holds(permission):
         raise BuildFailed("permission_lost")
+    if run.parent is None:
+        return
+    try:
+        whose = owners(run)
+    except Refused as refused:
+        raise BuildFailed("host_silent", cause=str(refused.__cause__ or refused.detail)) from refused
+    if whose is None or not (today.account in whose or today.holds(OPERATOR)):
+        raise BuildFailed("permission_lost", cause="its parent is not there, or another's")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from haulage.core.catalogue import Column, Dataset
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Fault, Refused
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Source
 from haulage.core.requester import Requester
 from haulage.exports.parameters import defaults_of
@@ -20,8 +21,14 @@ KEPT_SECONDS = 60.0
 class Columns:
     """Asks the sources for the columns of datasets."""
 
-    def __init__(self, open_source: Callable[[str], Source], evaluate_seconds: float) -> None:
-        """``open_source`` opens a source by its name."""
+    def __init__(
+        self,
+        open_source: Callable[[str], Source],
+        evaluate_seconds: float,
+        sample_of: Callable[[Dataset], ParentRef | None],
+    ) -> None:
+        """``open_source`` opens a source by its name; ``sample_of`` is bound where no parent is named."""
+        self._sample_of = sample_of
         self._open_source = open_source
         self._evaluate_seconds = evaluate_seconds
         self._kept: dict[str, tuple[float, tuple[Column, ...] | None]] = {}
@@ -43,7 +50,9 @@ class Columns:
         resolved = defaults_of(dataset)
         try:
             sql = query_of(dataset, resolved, self._evaluate_seconds)
-            plan = freeze(dataset, sql, resolved, Requester("nobody", "nobody"), now_ms(), None)
+            plan = freeze(
+                dataset, sql, resolved, Requester("nobody", "nobody"), now_ms(), None, self._sample_of(dataset)
+            )
             with self._open_source(dataset.source).snapshot() as snapshot:
                 return snapshot.columns(reading_of(plan))
         except BuildFailed as failed:
@@ -67,7 +76,7 @@ class Columns:
             if faults := _unknown(wish.columns, list(wish.dataset.columns)):
                 raise Refused("invalid", faults=faults)
             return
-        reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, now_ms(), None))
+        reading = reading_of(freeze(wish.dataset, wish.sql, wish.resolved, requester, now_ms(), None, wish.parent))
         try:
             with self._open_source(wish.dataset.source).snapshot() as snapshot:
                 known = [column.key for column in snapshot.columns(reading)]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from haulage.core.catalogue import Dataset
-from haulage.core.errors import Refused
+from haulage.core.errors import BuildFailed, Refused
+from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
+from haulage.core.ports import Source
 from haulage.core.requester import Requester
+from haulage.exports.columns import as_refusal
 from haulage.exports.parameters import Resolved
+from haulage.exports.reading import reading_of
 
 RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the queue is full
 
@@ -24,14 +30,44 @@ class Counts:
     population_count_computed: bool = False
 
 
-def counts_of_host(dataset: Dataset, requester: Requester, resolved: Resolved, seconds: float, now: int) -> Counts:
+def counts_of_host(
+    dataset: Dataset,
+    requester: Requester,
+    resolved: Resolved,
+    seconds: float,
+    now: int,
+    parent: ParentRef | None = None,
+) -> Counts:
     """What the host's own count function says; nothing else is known of rows that its code makes."""
     if dataset.count is None:
         return Counts(None, None, None)
     try:
-        counted = within(seconds, dataset.count, requester, **resolved.values)
+        above = {} if parent is None else {BIND: parent.bound}
+        counted = within(seconds, dataset.count, requester, **above, **resolved.values)
     except Overdue as overdue:
         raise Refused("count_timeout", retry_after=RETRY_SECONDS) from overdue
     except Exception as problem:
         raise Refused("source_failed", f"The dataset {dataset.name!r} could not be counted.") from problem
     return Counts(None, counted, None if counted is None else now)
+
+
+def counts_of_source(
+    open_source: Callable[[], Source],
+    plan: Mapping[str, Any],
+    seconds: float,
+    *,
+    everybody: bool,
+    given_up: Callable[[], bool] | None,
+) -> Counts:
+    """What a query gives, counted in one read transaction; ``everybody``: also the rows that its predicate hides."""
+    try:
+        with open_source().snapshot() as snapshot:
+            visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)
+            if visible is None:
+                raise Refused("count_timeout", retry_after=RETRY_SECONDS)
+            everything: int | None = visible
+            if plan["visible"] is not None and everybody:
+                everything = snapshot.count(reading_of({**plan, "visible": None}), seconds, given_up=given_up)
+    except BuildFailed as failed:
+        raise as_refusal(failed) from failed
+    return Counts(everything if everybody else None, visible, snapshot.at)

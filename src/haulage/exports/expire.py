@@ -17,14 +17,16 @@ from haulage.core.errors import ArtifactsUnavailable, kind_of
 from haulage.core.lease import CancelWanted, Held, LeaseLost
 from haulage.core.lifecycle import Move
 from haulage.core.limits import ExportLimits
-from haulage.core.ports import After, Artifacts, IdempotencyKeys, Runs, Sessions, Workers
+from haulage.core.ports import After, Artifacts, IdempotencyKeys, Sessions, Workers
+from haulage.exports.gone import Parental, ParentRounds
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.parents import Parents
 
 ORPHANS_ASKED = 500  # keys in one question to the store
 PRESENCE_KEPT_SECONDS = 3_600  # a dead worker stays listed so long
 
 
-class SweptRuns(Runs[ExportRun], Protocol):
+class SweptRuns(Parental, Protocol):
     """The export table, with what only its sweep asks."""
 
     def unkept(self, limit: int = 100) -> list[ExportRun]:
@@ -74,19 +76,28 @@ class SweepReport:
     removed_files: int = 0
     orphans: int = 0
     removed_rows: int = 0
+    parents_gone: int = 0
     failures: list[str] = field(default_factory=list)
 
 
 class ExportSweep:
     """One sweeper of the export table; several may run at once, over hosts."""
 
-    def __init__(self, store: SweptStore, artifacts: Artifacts, limits: ExportLimits, observe: events.Observe) -> None:
-        """It has an id of its own, which stands in the rows that it takes over."""
+    def __init__(
+        self,
+        store: SweptStore,
+        artifacts: Artifacts,
+        limits: ExportLimits,
+        observe: events.Observe,
+        parents: Parents | None = None,
+    ) -> None:
+        """It has an id of its own, which stands in the rows that it takes over. ``parents`` are asked who is gone."""
         self._id = new_id()
         self._store = store
         self._artifacts = artifacts
         self._limits = limits
         self._observe = observe
+        self._rounds = None if parents is None else ParentRounds(store.exports, parents, observe)
 
     def pass_once(self, now: int | None = None) -> SweepReport:
         """Do everything that is due, once.
@@ -103,8 +114,9 @@ class ExportSweep:
         for move in (ExportLife.bury, ExportLife.lose, ExportLife.overrun, ExportLife.halt):
             for run in self._store.exports.sweep(move, {}, worker=self._id, now=now):
                 self._take_over(run, move, report, now)
+        self._ask_for_parents(report, now)
         self._remove_unkept(report)
-        report.removed_rows = self._store.exports.remove(now=now)
+        report.removed_rows += self._store.exports.remove(now=now)
         self._store.keys.forget(now=now)
         self._store.sessions.forget(now=now)
         self._store.workers.forget(PRESENCE_KEPT_SECONDS, now=now)
@@ -118,6 +130,11 @@ class ExportSweep:
         for run in runs:
             self._observe(events.RunSettled("export", run.id, move.name, run.state, run.failure_code))
         return len(runs)
+
+    def _ask_for_parents(self, report: SweepReport, now: int | None) -> None:
+        if self._rounds is not None:
+            report.parents_gone, report.removed_rows, expired = self._rounds.pass_once(now)
+            report.expired += expired
 
     # -- a lost run --------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class ExportRun:
     Args:
         plan: the frozen query and how it is wrapped (``exports/plan.py``).
         requester: the frozen requester (``core/requester.py``).
+        parent_kind, parent: the host's own resource that it belongs to, if it does (``core/parents.py``).
         artifact_key: names the bytes from the claim on until they are gone.
         reserved_bytes: what a running build may still take of the storage budget.
         stored_bytes: what its finished file takes of it, also while it waits for removal.
@@ -88,6 +89,8 @@ class ExportRun:
     # What was asked.
     account: str = ""
     dataset: str = ""
+    parent_kind: str | None = None
+    parent: str | None = None
     dataset_hash: str = ""
     source: str = ""
     format: str = ""

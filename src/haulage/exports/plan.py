@@ -16,6 +16,7 @@ from haulage.core.catalogue import Command, Dataset
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused, pointer_to
 from haulage.core.limits import ExportLimits
+from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
 from haulage.core.requester import Requester
 from haulage.exports.life import ExportLife, ExportRun
@@ -35,11 +36,12 @@ class Asked:
     columns: Sequence[str] | None = None
     compression: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    parent: str | int | None = None
 
     def digest(self) -> str:
         """SHA-256 of everything asked; an idempotency key stands for it."""
         parts = [self.dataset, self.format, self.parameters, self.columns, self.compression, self.options]
-        return _digest(parts)
+        return _digest(parts if self.parent is None else [*parts, str(self.parent)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,20 @@ class Wish:
     options: Mapping[str, str]
     compression: str | None
     columns: tuple[str, ...] | None
+    parent: ParentRef | None = None
 
 
-def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequence[Fault] = ()) -> Wish:
+def check(
+    asked: Asked,
+    dataset: Dataset,
+    evaluate_seconds: float,
+    found: Sequence[Fault] = (),
+    parent: ParentRef | None = None,
+) -> Wish:
     """Check everything that needs neither store nor source; every fault is reported at once.
 
     Args:
+        parent: what the export will belong to; that the requester may was seen.
         found: what a door found wrong already; what it points at is missing in ``asked``.
 
     Raises:
@@ -95,7 +105,7 @@ def check(asked: Asked, dataset: Dataset, evaluate_seconds: float, found: Sequen
         raise Refused("library_missing", missing)
     columns = None if asked.columns is None else tuple(asked.columns)
     sql = query_of(dataset, resolved, evaluate_seconds)
-    return Wish(dataset, resolved, sql, asked.format, options, asked.compression, columns)
+    return Wish(dataset, resolved, sql, asked.format, options, asked.compression, columns, parent)
 
 
 def _is_said(fault: Fault, found: Sequence[Fault]) -> bool:
@@ -134,7 +144,8 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     """The row of a request: everything that its worker will need, as it is now."""
     dataset, resolved = wish.dataset, wish.resolved
     build = dataset.limits or limits.build
-    plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns)
+    parent = wish.parent
+    plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns, parent)
     plan |= code_of(dataset, wish.format)
     plan["limits"] = {
         "rows": build.rows,
@@ -146,6 +157,8 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     binds = {name: value for name, value in plan["binds"].items() if name != "as_of"}  # DECISIONS 19
     who = [requester.tenant, requester.account, sorted(requester.grants)]
     decides = [who, digest, binds, wish.columns, wish.format, dict(wish.options), wish.compression]
+    if parent is not None:
+        decides.append([parent.kind, parent.id])
     return ExportRun(
         id=run_id,
         tenant=requester.tenant,
@@ -155,6 +168,8 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
         active_key=active_key_of(decides),
         account=requester.account,
         dataset=dataset.name,
+        parent_kind=None if parent is None else parent.kind,
+        parent=None if parent is None else parent.id,
         dataset_hash=digest,
         source=dataset.source,
         format=wish.format,
@@ -177,18 +192,21 @@ def freeze(
     requester: Requester,
     as_of: int,
     columns: Sequence[str] | None,
+    parent: ParentRef | None = None,
 ) -> dict[str, Any]:
     """What the row keeps, so that the worker runs what was accepted."""
+    above = {} if parent is None else {BIND: parent}
     own = {"requester_tenant": requester.tenant, "requester_account": requester.account}
     named = bound_names(sql) | bound_names(dataset.visible or "")
-    binds = {**resolved.binds, **own, "as_of": rfc3339(as_of)}
+    binds = {**resolved.binds, **own, "as_of": rfc3339(as_of), **{name: each.bound for name, each in above.items()}}
     if not dataset.of_source:  # the host's own code gets every parameter by its name
-        named, binds = frozenset(resolved.binds), dict(resolved.binds)
+        named = frozenset((*resolved.binds, *above))
     return {
         "sql": sql,
         "binds": {name: binds[name] for name in sorted(named) if name in binds},
         "types": {
             **{name: resolved.types[name] for name in resolved.types if name in named},
+            **{name: each.type for name, each in above.items() if name in named},
             "as_of": "timestamp",
         },
         "verify": dataset.verify,

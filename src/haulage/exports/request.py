@@ -10,23 +10,26 @@ import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from haulage.core import events
 from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.clock import new_id
-from haulage.core.errors import ArtifactsUnavailable, BuildFailed, Fault, Refused
+from haulage.core.errors import ArtifactsUnavailable, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Artifacts, KeptKey, Query, Source, Storage, Transaction
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
 from haulage.exports.access import access_dataset, access_file, access_run
-from haulage.exports.columns import Columns, as_refusal
-from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host
+from haulage.exports.columns import Columns
+from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host, counts_of_source
+from haulage.exports.gone import Gone, let_go
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
 from haulage.exports.parameters import resolve_parameters
+from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
-from haulage.exports.reading import reading_of
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 LOST = {"failure_code": "artifact_lost", "expires_at": None}
@@ -64,7 +67,8 @@ class Exports:
         self._limits = limits
         self._doors = doors
         self._observe = observe
-        self._columns = Columns(open_source, doors.evaluate_seconds)
+        self.parents = Parents(catalogue, open_source, doors.host_seconds, observe)
+        self._columns = Columns(open_source, doors.evaluate_seconds, self.parents.sample)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -78,6 +82,7 @@ class Exports:
         columns: Sequence[str] | None = None,
         compression: str | None = None,
         options: Mapping[str, str] | None = None,
+        parent: str | int | None = None,
         idempotency_key: str | None = None,
     ) -> ExportRun:
         """Ask for an export; an equal one that is under way is the answer, too.
@@ -86,6 +91,7 @@ class Exports:
             requester: who asks; frozen into the run.
             parameters: conditions by name, as JSON values or as text.
             columns: keys of the columns to write, in this order; None writes every visible one.
+            parent: id of what the export belongs to, where its dataset has parents.
             idempotency_key: the same key with the same request gives the same run for a day.
 
         Raises:
@@ -96,7 +102,7 @@ class Exports:
             >>> run.state == "queued"
             True
         """
-        asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}))
+        asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}), parent)
         return self.accept(requester, asked, idempotency_key=idempotency_key).run
 
     def accept(
@@ -119,9 +125,12 @@ class Exports:
             declared = self._access(dataset, requester, faults)
             if len(json.dumps(requester.frozen())) > self._doors.requester_bytes:
                 raise Refused("too_large", "Your grants are too many to be kept with an export.")
+            parent, faults = self.parents.read_with(faults, declared, asked.parent)
+            if parent is not None:  # Before a key is looked up: who has lost a parent must not find its runs by one.
+                self.parents.admit(requester, parent)
             accepted = None if faults else self._answered(requester, idempotency_key, asked.digest())
             if accepted is None:
-                wish = self._check(asked, declared, requester, faults)
+                wish = self._check(asked, declared, requester, faults, parent)
                 accepted = self._enter(requester, wish, idempotency_key, asked.digest(), private_run)
         except Refused as refused:
             self._observe(
@@ -142,9 +151,11 @@ class Exports:
                 raise
             raise Refused("invalid", faults=[*faults, Fault("/dataset", refused.detail)]) from None
 
-    def _check(self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault]) -> Wish:
+    def _check(
+        self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault], parent: ParentRef | None
+    ) -> Wish:
         try:
-            wish = check(asked, dataset, self._doors.evaluate_seconds, faults)
+            wish = check(asked, dataset, self._doors.evaluate_seconds, faults, parent)
         except Refused as refused:
             if refused.code != "invalid":
                 raise
@@ -222,7 +233,8 @@ class Exports:
         Raises:
             Refused: ``not_found``.
         """
-        return access_run(self._store.exports.get(run_id, tenant=self._reach(requester)), requester)
+        run = self._store.exports.get(run_id, tenant=self._reach(requester))
+        return access_run(run, requester, self.parents.of_run)
 
     def list(
         self,
@@ -230,6 +242,8 @@ class Exports:
         *,
         state: str | None = None,
         dataset: str | None = None,
+        parent: str | int | None = None,
+        parent_kind: str | None = None,
         before: tuple[int, str] | None = None,
         limit: int = 50,
         everyone: bool = False,
@@ -237,18 +251,32 @@ class Exports:
         """The requester's own runs, newest first; one more than ``limit`` when there is another page.
 
         Args:
+            parent: the runs of a parent that is theirs, whoever asked for them; without it those that belong to none.
+            parent_kind: which kind of parent, where the dataset does not tell.
             everyone: runs of every account, for the operator.
 
         Raises:
-            Refused: ``forbidden`` for ``everyone`` without the operator grant.
+            Refused: ``forbidden`` for ``everyone`` without the operator grant; ``not_found`` for a parent that is not
+                theirs; ``invalid`` where the parent, or its kind, is missing.
         """
         if everyone and self._reach(requester) is not None:
             raise Refused("forbidden", "Runs of every account need the operator grant.")
         if requester.banned:
             raise Refused("forbidden")
-        tenant, account = (None, None) if everyone else (requester.tenant, requester.account)
+        whose = self.parents.listed(dataset, parent, parent_kind, everyone=everyone)
+        if whose is not None and not requester.holds(OPERATOR):
+            self.parents.admit(requester, whose)
         return self._store.exports.list(
-            Query(tenant=tenant, account=account, state=state, dataset=dataset, before=before, limit=limit)
+            Query(
+                tenant=None if everyone else requester.tenant,
+                account=None if everyone or whose is not None else requester.account,
+                state=state,
+                dataset=dataset,
+                parent=whose,
+                parentless=whose is None and not everyone,
+                before=before,
+                limit=limit,
+            )
         )
 
     def columns(self, dataset: Dataset) -> tuple[Column, ...] | None:
@@ -269,6 +297,7 @@ class Exports:
         dataset: str,
         parameters: Mapping[str, Any] | None = None,
         *,
+        parent: str | int | None = None,
         given_up: Callable[[], bool] | None = None,
     ) -> Counts:
         """Rows that the conditions give, counted now in one read transaction.
@@ -282,23 +311,18 @@ class Exports:
             Refused: as for a request, and ``count_timeout``.
         """
         declared = access_dataset(self._catalogue, dataset, requester)
+        whose = self.parents.read(declared, parent, "/query/parent")
+        if whose is not None:
+            self.parents.admit(requester, whose)
         resolved = resolve_parameters(declared, parameters or {})
         seconds = (declared.limits or self._limits.build).count_seconds
         if not declared.of_source:
-            return counts_of_host(declared, requester, resolved, seconds, self._store.now())
+            return counts_of_host(declared, requester, resolved, seconds, self._store.now(), whose)
         sql = query_of(declared, resolved, self._doors.evaluate_seconds)
-        plan = freeze(declared, sql, resolved, requester, self._store.now(), None)
-        try:
-            with self._open_source(declared.source).snapshot() as snapshot:
-                visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)
-                if visible is None:
-                    raise Refused("count_timeout", retry_after=RETRY_SECONDS)
-                everything: int | None = visible
-                if declared.visible is not None and requester.holds(COUNTS_ALL):
-                    everything = snapshot.count(reading_of({**plan, "visible": None}), seconds, given_up=given_up)
-        except BuildFailed as failed:
-            raise as_refusal(failed) from failed
-        return Counts(everything if requester.holds(COUNTS_ALL) else None, visible, snapshot.at)
+        plan = freeze(declared, sql, resolved, requester, self._store.now(), None, whose)
+        everybody = requester.holds(COUNTS_ALL)
+        opened = partial(self._open_source, declared.source)
+        return counts_of_source(opened, plan, seconds, everybody=everybody, given_up=given_up)
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -311,7 +335,9 @@ class Exports:
         run = self.get(requester, run_id)
         if ExportLife.is_final(run.state):
             raise Refused("already_final", f"The export is already {run.state}.", state=run.state)
-        after = access_run(self._store.exports.request_cancel(run_id, tenant=self._reach(requester)), requester)
+        after = self._store.exports.request_cancel(run_id, tenant=self._reach(requester))
+        if after is None:  # Its row went in this very moment.
+            raise Refused("not_found")
         if after.cancel_requested_at is None:
             raise Refused("already_final", f"The export is already {after.state}.", state=after.state)
         self._observe(events.CancelRequested("export", run_id, requester.tenant, requester.account))
@@ -331,6 +357,16 @@ class Exports:
         self._observe(events.ExpiryRequested("export", run_id, requester.tenant, requester.account))
         return expired
 
+    def parent_gone(self, tenant: str, kind: str, parent: str | int) -> Gone:
+        """End the exports of a parent that is not there any more: cancel what waits or runs, let its files expire.
+
+        Raises:
+            Refused: ``invalid`` for what can be no id of that kind, ``not_found`` for a kind that is not declared.
+        """
+        if self._catalogue.find_parent(kind) is None:
+            raise Refused("not_found", f"There is no kind of parent {kind[:63]!r}.")
+        return let_go(self._store.exports, tenant, self.parents.ref(kind, parent), self._observe)
+
     # -- the file ----------------------------------------------------------------------------------
 
     def may_fetch(self, requester: Requester, run_id: str) -> ExportRun:
@@ -340,7 +376,11 @@ class Exports:
             Refused: ``not_found``, ``not_ready``, or why the file is gone.
         """
         run = self._store.exports.get(run_id, tenant=self._reach(requester))
-        return access_file(run, requester, self._catalogue, self._store.now())
+        return self.still_may_fetch(requester, run, self._store.now())
+
+    def still_may_fetch(self, requester: Requester, run: ExportRun | None, now: int) -> ExportRun:
+        """The same for a run as it was read, and as of an instant."""
+        return access_file(run, requester, self._catalogue, now, self.parents.of_run)
 
     def open_file(self, requester: Requester, run_id: str) -> tuple[ExportRun, BinaryIO]:
         """The file of a ready run, opened and measured.

@@ -19,6 +19,8 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "token": token,
         "flow": "export",
         "dataset": run.dataset,
+        "parent_kind": run.parent_kind,
+        "parent": run.parent,
         "format": run.format,
         "compression": run.compression,
         "options": _known(run.options),

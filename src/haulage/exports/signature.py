@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import date, datetime
 from decimal import Decimal
 from types import NoneType, UnionType
@@ -21,8 +21,10 @@ TYPES: dict[Any, str] = {
 }
 
 
-def parameters_of(function: Callable[..., Any], given: int = 0) -> tuple[Parameter, ...]:
-    """One parameter per argument, after as many as are given to each call.
+def parameters_of(
+    function: Callable[..., Any], given: int = 0, *, leave_out: Collection[str] = ()
+) -> tuple[Parameter, ...]:
+    """One parameter per argument, after as many as are given to each call, and without those that are given by name.
 
     Raises:
         TypeError: an argument has no annotation, or one that no parameter type stands for.
@@ -30,6 +32,8 @@ def parameters_of(function: Callable[..., Any], given: int = 0) -> tuple[Paramet
     hints = get_type_hints(function)
     found = []
     for argument in list(inspect.signature(function).parameters.values())[given:]:
+        if argument.name in leave_out:
+            continue
         hint = hints.get(argument.name)
         default = None if argument.default is inspect.Parameter.empty else argument.default
         found.append(_parameter(function, argument.name, hint, default))

@@ -120,7 +120,8 @@ class Command:
         request = self._host["request"]
         names = {"file": FILE, "report": REPORT, "request": REQUEST}
         paths = {place: f"{self._folder}/{name}" for place, name in names.items()}
-        values = {**request["parameters"], **paths, "folder": self._folder, "format": request["format"]}
+        above = {"parent": request["parent"]} if "parent" in request else {}
+        values = {**request["parameters"], **above, **paths, "folder": self._folder, "format": request["format"]}
         first, *others = self._command["arguments"]
         return [first, *filled(others, values)]
 

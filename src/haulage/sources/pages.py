@@ -260,7 +260,7 @@ class Declaring:
         """As if it was declared."""
         return lambda function: function
 
-    pages = dataset
+    pages = parent = dataset
 
     def standing(self, function: Any) -> Any:
         """As if it was told."""

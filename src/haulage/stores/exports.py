@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, String, bindparam, cast, func, literal_column, null, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    String,
+    bindparam,
+    cast,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from haulage.core.limits import ExportLimits
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores import tenants
@@ -119,6 +134,31 @@ class ExportRows(SqlRuns[ExportRun]):
         )
         with self._database.write() as connection:
             connection.execute(statement)
+
+    @made_again
+    def parents(self, *, after: tuple[str, str, str] | None = None, limit: int = 100) -> list[tuple[str, str, str]]:
+        """The parents that runs belong to, as (id, kind, tenant) and in this order, after one of them."""
+        place = [exports.c.parent, exports.c.parent_kind, exports.c.tenant]
+        some = select(*place).where(exports.c.parent.is_not(None)).order_by(*place).limit(1)
+        found: list[tuple[str, str, str]] = []
+        with self._database.read() as connection:
+            while len(found) < limit:  # From one to the next: DISTINCT would read every run of each.
+                wanted = some
+                if after is not None:  # The first half says nothing new; MariaDB finds no place by the second.
+                    wanted = some.where(exports.c.parent >= after[0], tuple_(*place) > tuple_(*map(literal, after)))
+                row = connection.execute(wanted).first()
+                if row is None:
+                    break
+                after = (row.parent, row.parent_kind, row.tenant)
+                found.append(after)
+        return found
+
+    def remove_of(self, tenant: str, parent: ParentRef, *, limit: int = 100) -> int:
+        """Delete the runs of a parent that have ended and promise no bytes, before their retention is over."""
+        c = exports.c
+        of_it = (c.parent == parent.id) & (c.parent_kind == parent.kind) & (c.tenant == tenant)
+        ended = c.retain_until.is_not(None) & c.artifact_key.is_(None)
+        return self._database.forget(exports, of_it & ended, limit)
 
     def promised(self, keys: Sequence[str]) -> set[str]:
         """Which of these keys a row still names, as (id, claim_no); the others are orphans."""

@@ -22,7 +22,7 @@ from haulage.stores.queue import in_state
 def listed(table: Table, life: type[Lifecycle], columns: list[Any], query: Query, *, held_apart: bool) -> Select[Any]:
     """The statement of a list; it reads one run more than ``query.limit`` when there is another page."""
     wanted = select(*columns).where(*_asked(table, query))
-    if not held_apart:
+    if not held_apart or query.parent is not None:  # In the index of parents are all of them.
         return _newest(wanted, table.c, query)
     held = sorted(life.leased_states())
     ways = {state: in_state(table, state) for state in held if query.state in (None, state)}
@@ -40,6 +40,10 @@ def _asked(table: Table, query: Query) -> list[ColumnElement[bool]]:
     asked = [] if query.tenant is None else [tenants.of(c, query.tenant)]
     given = {name: getattr(query, name) for name in ("account", "state", "dataset")}
     asked += [c[name] == value for name, value in given.items() if value is not None]
+    if query.parent is not None:
+        asked += [c.parent == query.parent.id, c.parent_kind == query.parent.kind]
+    if query.parentless:
+        asked.append(c.parent.is_(None))
     if query.before is not None:
         asked.append(tuple_(c.requested_at, c.id) < tuple_(*map(literal, query.before)))
     return asked

@@ -192,6 +192,9 @@ def _unique(table: str, column: str) -> Index:
 UNKEPT = text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')")
 
 
+OF_PARENT = ("parent", "parent_kind", "tenant", "requested_at", "id")
+
+
 def export_table(name: str, *, counted: bool = True, within: MetaData = metadata) -> Table:
     """The table of exports."""
     return run_table(
@@ -199,6 +202,8 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
         ExportLife,
         Column("account", NAME, nullable=False),
         Column("dataset", String(63), nullable=False),
+        Column("parent_kind", String(63)),
+        Column("parent", NAME),
         Column("dataset_hash", String(64), nullable=False),
         Column("source", NAME, nullable=False),
         Column("format", String(32), nullable=False),
@@ -234,6 +239,9 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
             " and expires_at is not null and complete is not null)",
             name="ready_is_provable",
         ),
+        # The list of one parent, and the sweep's round over all of them.
+        *index_of_some(f"{name}_of_parent", *OF_PARENT, where="parent is not null", mariadb=OF_PARENT),
+        CheckConstraint("(parent is null) = (parent_kind is null)", name="parent_of_a_kind"),
         *index_of_some(f"{name}_expiring", "expires_at", where="state = 'ready'", mariadb=("state", "expires_at")),
         *index_of_some(f"{name}_unkept", "finished_at", where=UNKEPT.text, mariadb=("artifact_key",)),
         *index_of_some(

@@ -12,16 +12,17 @@ from functools import cache
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
+from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
-from haulage.web import datasets, events, exports, files, openapi, operate, page, problem, redact, session
+from haulage.web import datasets, events, exports, files, openapi, operate, page, parents, problem, redact, session
 from haulage.web.attempts import Attempts
 from haulage.web.background import SweepThread
 from haulage.web.doors import Doors
 from haulage.web.hints import Hints
 from haulage.web.places import DownloadPlaces
 from haulage.web.services import Authenticate, Door, Services
-from haulage.web.shapes import ExportWish, KeyShown
+from haulage.web.shapes import ExportWish, KeyShown, ParentEnded
 from haulage.web.tokens import Tokens
 
 __all__ = ["Authenticate", "Services", "create_app"]
@@ -57,11 +58,19 @@ def create_app(services: Services, authenticate: Authenticate | None = None) -> 
     app.state.readiness = operate.Readiness()
     app.state.sweep = sweep
     app.state.page_files = page.page_files()
-    routers = [datasets.router, exports.router, events.router, files.router, session.router, operate.router]
-    shapes: tuple[type[ExportWish | KeyShown], ...] = (ExportWish,)
+    routers = [
+        datasets.router,
+        exports.router,
+        events.router,
+        files.router,
+        session.router,
+        operate.router,
+        parents.router,
+    ]
+    shapes: tuple[type[BaseModel], ...] = (ExportWish, ParentEnded)
     if not door.mounted:
         routers.append(session.own_router)
-        shapes = (ExportWish, KeyShown)
+        shapes = (*shapes, KeyShown)
     for router in routers:
         app.include_router(router, prefix=door.prefix)
     app.include_router(openapi.router)

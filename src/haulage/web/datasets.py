@@ -15,6 +15,7 @@ from starlette.responses import Response
 from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Refused
+from haulage.core.parents import BIND, Parent
 from haulage.core.requester import Requester
 from haulage.exports.offered import formats_of
 from haulage.exports.parameters import plain
@@ -51,7 +52,12 @@ def list_datasets(request: Request, asking: Asks) -> Response:
     """Everything that can be exported; ``permitted`` says whether this requester may."""
     columns_of = asking.services.exports.columns
     items = [
-        show_dataset(each, asking.requester, columns_of(each) if asking.requester.holds(each.permission) else None)
+        show_dataset(
+            each,
+            asking.requester,
+            columns_of(each) if asking.requester.holds(each.permission) else None,
+            asking.services.catalogue.find_parent(each.parent or ""),
+        )
         for each in asking.services.catalogue
     ]
     return representation(request, {"items": items})
@@ -68,7 +74,8 @@ def list_datasets(request: Request, asking: Asks) -> Response:
             {
                 "name": "parameters",
                 "in": "query",
-                "description": "The dataset's parameters by their names; a list is given by repeating its name.",
+                "description": "The dataset's parameters by their names; a list is given by repeating its name. "
+                "Where it has parents, parent is the id of one.",
                 "style": "form",
                 "explode": True,
                 "schema": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
@@ -89,8 +96,10 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
                 await held.enter_async_context(places.all)
         except TimeoutError:
             raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
+        given, dataset = _given(request, asking, name), asking.services.catalogue.find(name)
+        parent = given.pop(BIND, None) if dataset is not None and dataset.parent is not None else None
         counts = await run_in_threadpool(
-            asking.services.exports.counts, asking.requester, name, _given(request, asking, name), given_up=gone.done
+            asking.services.exports.counts, asking.requester, name, given, parent=parent, given_up=gone.done
         )
     return document(
         {
@@ -113,13 +122,16 @@ def _given(request: Request, asking: Asking, name: str) -> dict[str, Any]:
     return {key: values if key in many or len(values) > 1 else values[0] for key, values in given.items()}
 
 
-def show_dataset(dataset: Dataset, requester: Requester, columns: Sequence[Column] | None) -> dict[str, Any]:
+def show_dataset(
+    dataset: Dataset, requester: Requester, columns: Sequence[Column] | None, parent: Parent | None = None
+) -> dict[str, Any]:
     """One dataset; never its query, its predicate or its source."""
     return {
         "name": dataset.name,
         "label": dataset.label or dataset.name,
         "description": dataset.description,
         "permitted": requester.holds(dataset.permission),
+        "parent": parent and {"kind": parent.kind, "label": parent.label or parent.kind, "type": parent.type},
         "parameters": [_show_parameter(parameter) for parameter in dataset.parameters],
         "formats": [_show_format(each) for each in formats_of(dataset)],
         "columns": columns and [{"key": each.key, "header": each.header, "type": each.type} for each in columns],

@@ -33,7 +33,6 @@ from starlette.types import Receive, Scope, Send
 
 from haulage.core import events
 from haulage.core.errors import ArtifactsUnavailable, Refused, StoreUnavailable
-from haulage.exports.access import access_file
 from haulage.exports.life import ExportRun
 from haulage.exports.request import FILES_RETRY_SECONDS
 from haulage.web.access import Asking, identify, standing_of
@@ -180,7 +179,7 @@ class Download(Response):
                 raise ConnectionCut("the session has ended")
             today = await run_in_threadpool(standing_of, asking, today)
             # The run as it was when it was opened: an expiry meanwhile does not count.
-            access_file(self._run, today, asking.services.catalogue, self._opened_at)
+            await run_in_threadpool(asking.services.exports.still_may_fetch, today, self._run, self._opened_at)
         except (StoreUnavailable, Refused) as problem:
             if problem.code not in ("store_unavailable", "host_silent"):
                 raise ConnectionCut(problem.code) from None

@@ -67,9 +67,9 @@ def request_export(
     return representation(request, shown, status=202 if accepted.new else 200, headers=headers)
 
 
-@router.get("/exports", responses=says({200: RunPage, 304: None}, "forbidden", "invalid"))
+@router.get("/exports", responses=says({200: RunPage, 304: None}, "forbidden", "not_found", "invalid"))
 def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Query()]) -> Response:
-    """One's own exports, newest first."""
+    """One's own exports, newest first; with ``parent`` those of a parent that is one's own now."""
     size_max = asking.services.doors.page_size
     limit = query.limit if "limit" in query.model_fields_set else min(query.limit, size_max)
     faults = [Fault("/query/limit", f"write at most {size_max}")] if limit > size_max else []
@@ -84,6 +84,8 @@ def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Que
         asking.requester,
         state=query.state,
         dataset=query.dataset,
+        parent=query.parent,
+        parent_kind=query.parent_kind,
         before=before,
         limit=limit,
         everyone=query.everyone,

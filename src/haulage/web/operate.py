@@ -33,7 +33,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 @router.get("/workers", dependencies=[Depends(no_query)], responses=says({200: WorkerList}, "forbidden", "invalid"))
 def list_workers(asking: Asks) -> Response:
     """Who is alive, and how many builds run."""
-    _refuse_others(asking)
+    refuse_others(asking)
     services = asking.services
     exports = services.store.exports  # every page of an operator asks this every few seconds
     items = [
@@ -77,7 +77,7 @@ def show_storage(asking: Asks) -> Response:
 )
 def show_metrics(asking: Asks) -> Response:
     """Figures in the text format of Prometheus; no label names a tenant or an account."""
-    _refuse_others(asking)
+    refuse_others(asking)
     text = "".join(_metrics(asking.services, asking))
     return Response(text, 200, {"Content-Type": METRICS_TYPE, "Cache-Control": "no-store"})
 
@@ -166,7 +166,12 @@ class _Look:
         self._checks["store"] = "ok"
 
 
-def _refuse_others(asking: Asking) -> None:
+def refuse_others(asking: Asking) -> None:
+    """See that the operator asks.
+
+    Raises:
+        Refused: ``forbidden``.
+    """
     if not asking.requester.holds(OPERATOR):
         raise Refused("forbidden", "This needs the operator grant.")
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from haulage.core.limits import DoorLimits
+from haulage.core.requester import ID_MAX
 from haulage.exports.life import ExportLife, S
 from haulage.exports.plan import Asked
 
@@ -35,6 +36,19 @@ State = Annotated[S, WithJsonSchema({"type": "string", "enum": list(ExportLife.s
 Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 
+
+def _text_or_number(value: Any) -> Any:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise PydanticCustomError("id", "write a text or a whole number")
+    return value
+
+
+# What else can be an id is said by the kind of the parent, with everything else that is wrong.
+Id = Annotated[
+    Any,
+    AfterValidator(_text_or_number),
+    WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "maxLength": ID_MAX}),
+]
 Scalar = str | int | float | Decimal | bool | None
 
 
@@ -66,10 +80,20 @@ class ExportWish(Shape):
     columns: Annotated[list[str], Field(min_length=1, max_length=1_000)] | None = None
     compression: Annotated[str, Field(max_length=32)] | None = None
     options: dict[str, str] | None = None
+    parent: Annotated[Id | None, Field(description="What the export belongs to, where its dataset has parents.")] = None
 
     def asked(self) -> Asked:
         """As the service takes it."""
-        return Asked(self.dataset, self.format, self.parameters, self.columns, self.compression, self.options or {})
+        options = self.options or {}
+        return Asked(self.dataset, self.format, self.parameters, self.columns, self.compression, options, self.parent)
+
+
+class ParentEnded(Shape):
+    """A parent that is not there any more; of one's own tenant, where none is named."""
+
+    kind: Annotated[str, Field(pattern=NAME_PATTERN, max_length=63)]
+    parent: Id
+    tenant: Annotated[str, Field(min_length=1, max_length=ID_MAX)] | None = None
 
 
 class KeyShown(Shape):
@@ -83,6 +107,8 @@ class ListQuery(Shape):
 
     state: State | None = None
     dataset: Annotated[str, Field(pattern=NAME_PATTERN, max_length=63)] | None = None
+    parent: Annotated[str, Field(min_length=1, max_length=ID_MAX, description="The exports of this one.")] | None = None
+    parent_kind: Annotated[str, Field(pattern=NAME_PATTERN, max_length=63)] | None = None
     limit: Annotated[int, Field(ge=1, le=PAGE_SIZE_MAX)] = 50
     cursor: Annotated[str, Field(max_length=512, description="next_cursor of the page before.")] | None = None
     everyone: Annotated[bool, Field(description="Runs of every account, for the operator.")] = False

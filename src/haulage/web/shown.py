@@ -65,6 +65,8 @@ class RunShown(BaseModel):
     token: str
     flow: Literal["export"]
     dataset: str
+    parent_kind: str | None
+    parent: str | None
     format: str
     compression: str | None
     options: dict[str, str] | None
@@ -151,6 +153,22 @@ class FormatShown(Shape):
     missing: str | None
 
 
+class ParentShown(Shape):
+    """The kind of parent that each export of a dataset belongs to."""
+
+    kind: str
+    label: str
+    type: Literal["text", "integer"]
+
+
+class ParentGoneShown(Shape):
+    """How many exports of a parent were cancelled, can only end cancelled, and lost their file."""
+
+    cancelled: Count
+    stopping: Count
+    expired: Count
+
+
 class DatasetShown(Shape):
     """One thing that can be exported; ``columns`` is null without the permission, or while its source cannot tell."""
 
@@ -158,6 +176,7 @@ class DatasetShown(Shape):
     label: str
     description: str
     permitted: bool
+    parent: ParentShown | None
     parameters: list[ParameterShown]
     formats: list[FormatShown]
     columns: list[ColumnShown] | None

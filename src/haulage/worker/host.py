@@ -44,6 +44,7 @@ def _request(run: ExportRun) -> dict[str, Any]:
         "dataset": run.dataset,
         "format": run.format,
         "parameters": dict(run.parameters),
+        **({} if run.parent is None else {"parent": run.parent}),
         "requester": {name: run.requester[name] for name in ("tenant", "account", "grants")},
         "as_of": rfc3339(run.as_of),
         "limits": {"rows": run.plan["limits"]["rows"]},

@@ -32,6 +32,8 @@ class Word(NamedTuple):
     account: str
     state: str
     dataset: str
+    parent_kind: str | None
+    parent: str | None
     retain_until: int | None
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from haulage.core.limits import ExportLimits
+from haulage.core.parents import ParentRef
 from haulage.core.ports import Presence, Storage, Terms
 from haulage.exports.life import ExportLife, ExportRun, S
 from haulage.stores import tenants
@@ -47,9 +49,12 @@ class DirectoryExports(DirectoryRuns[ExportRun]):
         return admitted(run, terms, stored_bytes=stored, reserved_bytes=reserved, now=now)
 
     def checks(self, run: ExportRun) -> dict[str, bool]:
-        """A ready run can be proved."""
+        """A ready run can be proved, and a parent has a kind."""
         provable = all(getattr(run, name) is not None for name in PROVABLE)
-        return {"ready_is_provable": run.state != S.READY or provable}
+        return {
+            "ready_is_provable": run.state != S.READY or provable,
+            "parent_of_a_kind": (run.parent is None) == (run.parent_kind is None),
+        }
 
     def storage(self, tenant: str, *, tx: Writing | None = None) -> Storage:
         """Bytes of finished files (also while they wait for removal) and bytes reserved."""
@@ -84,6 +89,24 @@ class DirectoryExports(DirectoryRuns[ExportRun]):
             if run is not None and _unkept(run) and run.artifact_key == key:
                 changes = {"artifact_key": None, "stored_bytes": None}
                 self._write(run, self._changed(run, changes, counted=False), tx)
+
+    def parents(self, *, after: tuple[str, str, str] | None = None, limit: int = 100) -> list[tuple[str, str, str]]:
+        """The parents that runs belong to, as (id, kind, tenant) and in this order, after one of them."""
+        with answered():
+            words = [*self.rows.living(), *chain.from_iterable(self.ended.words())]
+        places = {(word.parent, word.parent_kind, word.tenant) for word in words if word.parent is not None}
+        return sorted(place for place in places if after is None or place > after)[:limit]
+
+    def remove_of(self, tenant: str, parent: ParentRef, *, limit: int = 100) -> int:
+        """Delete the runs of a parent that have ended and promise no bytes, before their retention is over."""
+        with answered():
+            words = [word for word in chain.from_iterable(self.ended.words()) if tenants.of(word, tenant)]
+            due = [word for word in words if (word.parent_kind, word.parent) == parent[:2]]
+            if not due:
+                return 0
+            with self.folder.writing() as tx:
+                tx.begin()
+                return sum(self.ended.remove(word) for word in sorted(due)[:limit])
 
     def promised(self, keys: Sequence[str]) -> set[str]:
         """Which of these keys a row still names; the others are orphans.

@@ -73,6 +73,8 @@ class Rows(Generic[Run]):
                 and query.account in (None, word.account)
                 and query.state in (None, word.state)
                 and query.dataset in (None, word.dataset)
+                and (query.parent is None or query.parent[:2] == (word.parent_kind, word.parent))
+                and not (query.parentless and word.parent is not None)
                 and (query.before is None or (word.requested_at, word.id) < query.before)
             )
 

@@ -10,10 +10,12 @@ const VALUES_MAX = 4; // Of one list; the rest is counted.
 /** @param {Run} run @param {Dataset | null} dataset @returns {string} */
 export function conditionsOf(run, dataset) {
   const given = Object.entries(run.parameters ?? {}).filter(([, value]) => value !== null && value !== undefined);
-  return given.map(([name, value]) => {
+  const conditions = given.map(([name, value]) => {
     const parameter = dataset?.parameters.find((one) => one.name === name);
     return `${parameter?.label || name}: ${inWords(value, parameter)}`;
-  }).join(" · ");
+  });
+  if (run.parent !== null && run.parent !== undefined) conditions.unshift(`${dataset?.parent?.label || run.parent_kind}: ${run.parent}`);
+  return conditions.join(" · ");
 }
 
 /** @param {unknown} value @param {Parameter | undefined} parameter */

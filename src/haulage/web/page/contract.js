@@ -30,6 +30,8 @@
  * @property {string} id
  * @property {string} token
  * @property {string} dataset
+ * @property {string | null} parent_kind
+ * @property {string | null} parent What of the host's it belongs to, if it does.
  * @property {string} format
  * @property {"queued" | "running" | "ready" | "failed" | "cancelled" | "expired"} state
  * @property {"counting" | "aggregating" | "writing" | "publishing" | null} phase
@@ -88,6 +90,7 @@
  * @property {string} label
  * @property {string | null} description
  * @property {boolean} permitted
+ * @property {{kind: string, label: string, type: "text" | "integer"} | null} parent
  * @property {Parameter[]} parameters
  * @property {Format[]} formats
  * @property {Column[] | null} columns
@@ -98,6 +101,7 @@
  * @property {string} dataset
  * @property {string} format
  * @property {Record<string, unknown>} parameters
+ * @property {unknown} [parent]
  * @property {string[]} [columns]
  * @property {string} [compression]
  * @property {Record<string, unknown>} [options]

@@ -47,12 +47,13 @@ async function download(api, run) {
 
 /** The request that a run was made from, for "export again"; null where the server does not say. @param {Run} run */
 function requestOf(run) {
-  const { dataset, format, parameters, columns, options, compression } = run;
+  const { dataset, parent, format, parameters, columns, options, compression } = run;
   if (!parameters || columns === undefined) return null; // Guessing would make another export than the one asked for again.
   return {
     dataset,
     format,
     parameters,
+    ...(parent === null || parent === undefined ? {} : { parent }),
     ...(columns?.length ? { columns } : {}),
     ...(options && Object.keys(options).length ? { options } : {}),
     ...(compression ? { compression } : {}),

@@ -11,7 +11,9 @@ import { formatSpan, t, wordsFor } from "./language.js";
 /** @import {Api} from "./api.js" */
 /** @import {Dataset, Run} from "./contract.js" */
 
-/** @typedef {Partial<Pick<Run, "format" | "parameters" | "columns" | "options" | "compression">>} Wish */
+/** @typedef {Partial<Pick<Run, "parent" | "format" | "parameters" | "columns" | "options" | "compression">>} Wish */
+
+const PARENT = "parent"; // No parameter of a dataset with parents has this name.
 
 let forms = 0; // So that ids of several forms in one document differ.
 
@@ -21,7 +23,9 @@ export class ExportForm {
   #prefix = `haulage-${++forms}`;
   /** @type {Dataset | null} */
   #dataset = null;
-  /** @type {Field[]} */
+  /** @type {string | null} The parent that the host page names, where it does. */
+  #parent = null;
+  /** @type {Field[]} Of the parent first, where the reader names it. */
   #fields = [];
   #formats = new FormatPicker(`${this.#prefix}-format`);
   #columns = new ColumnPicker(`${this.#prefix}-columns`);
@@ -55,10 +59,12 @@ export class ExportForm {
     this.node.addEventListener("input", (event) => this.#changed(event));
   }
 
-  /** @param {Dataset} dataset */
-  show(dataset) {
+  /** @param {Dataset} dataset @param {string | null} [parent] The one that every export is of; else the reader names it. */
+  show(dataset, parent = null) {
     this.#dataset = dataset;
-    this.#fields = dataset.parameters.map((parameter, index) => new Field(parameter, `${this.#prefix}-p${index}`));
+    this.#parent = parent;
+    const asked = dataset.parent && parent === null ? [asParameter(dataset.parent)] : [];
+    this.#fields = [...asked, ...dataset.parameters].map((parameter, index) => new Field(parameter, `${this.#prefix}-p${index}`));
     arrange(this.#conditions, this.#fields.map((field) => field.node));
     this.conditions.hidden = this.#fields.length === 0;
     this.#formats.show(dataset.formats);
@@ -69,8 +75,9 @@ export class ExportForm {
 
   /** Fill in what an earlier request or the host page said; what it left out gets its default. @param {Wish} request */
   fill(request) {
+    /** @type {Record<string, unknown>} */
+    const given = { ...request.parameters, ...(this.#dataset?.parent ? { [PARENT]: request.parent } : {}) };
     for (const field of this.#fields) {
-      const given = request.parameters ?? {};
       field.fill(field.parameter.name in given ? given[field.parameter.name] : field.parameter.default);
     }
     if (request.format) this.#formats.choose(request.format, request.options, request.compression);
@@ -104,7 +111,7 @@ export class ExportForm {
   /** @returns {Record<string, unknown> | null} Null, and the errors shown when asked for, where something is wrong. */
   #parameters(complain = false) {
     /** @type {Record<string, unknown>} */
-    const given = {};
+    const given = this.#parent === null ? {} : { [PARENT]: this.#parent };
     let wrong = 0;
     for (const field of this.#fields) {
       try {
@@ -128,9 +135,12 @@ export class ExportForm {
   async #ask() {
     if (!this.#dataset || this.#submit.getAttribute("aria-disabled") === "true") return;
     this.#say(null);
-    const parameters = this.#parameters(true);
-    if (!parameters || !this.#columns.check()) return;
-    const request = { dataset: this.#dataset.name, parameters, ...this.#formats.read(), ...this.#columns.read() };
+    const given = this.#parameters(true);
+    if (!given || !this.#columns.check()) return;
+    const { name, parent: has } = this.#dataset;
+    const { [PARENT]: parent, ...others } = given;
+    const wish = has ? { parent, parameters: others } : { parameters: given };
+    const request = { dataset: name, ...wish, ...this.#formats.read(), ...this.#columns.read() };
     this.#setBusy(true);
     try {
       const { run, fresh } = await this.#api.request(request, newKey());
@@ -163,8 +173,8 @@ export class ExportForm {
   #point(pointer, detail) {
     const [, group, name] = (pointer ?? "").split("/").map((part) => part.replace(/~1/g, "/").replace(/~0/g, "~"));
     if (group === "columns") return this.#columns.complain(detail);
-    if (group !== "parameters") return this.#formats.complain(group ?? "", name ?? "", detail);
-    const field = this.#fields.find((one) => one.parameter.name === name);
+    if (group !== "parameters" && group !== PARENT) return this.#formats.complain(group ?? "", name ?? "", detail);
+    const field = this.#fields.find((one) => one.parameter.name === (group === PARENT ? PARENT : name));
     field?.complain(null, detail);
     return field !== undefined;
   }
@@ -194,4 +204,9 @@ export class ExportForm {
     show(this.#message, text !== null);
     arrange(this.#message, (text ?? "").split("\n").map((line) => el("p", {}, line)));
   }
+}
+
+/** The parent as a field of the form. @param {NonNullable<Dataset["parent"]>} parent @returns {import("./contract.js").Parameter} */
+function asParameter({ label, type }) {
+  return { name: PARENT, type, label, required: true, default: null, list: false, choices: null };
 }

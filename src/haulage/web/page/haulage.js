@@ -1,4 +1,4 @@
-// <haulage-export dataset="orders" [format="csv"] [api="/haulage"] [parameters='{"since": "2026-01-01"}']>
+// <haulage-export dataset="orders" [parent="7"] [format="csv"] [api="/haulage"] [parameters='{"since": "2026-01-01"}']>
 //
 // The Export button for any page: a button, the form of the dataset, and the run it started, in a shadow root. Load this one module
 // as `<script type="module" src="…/page/haulage.js">`; it brings its siblings and its style sheet along, from where it lies.
@@ -27,7 +27,7 @@ const EVENTS = /** @type {Partial<Record<Run["state"], string>>} */ ({
 });
 
 export class HaulageExport extends HTMLElement {
-  static observedAttributes = ["dataset", "format", "api", "parameters"];
+  static observedAttributes = ["dataset", "parent", "format", "api", "parameters"];
 
   #root = this.attachShadow({ mode: "open" });
   #open = el("button", { type: "button", class: "button primary", part: "button", "aria-controls": "panel", disabled: true });
@@ -148,6 +148,8 @@ class Watch {
   #card = null;
   /** @type {string | null} The run on the card. */
   #shown = null;
+  #parent;
+  #refused = false;
 
   /**
    * @param {HaulageExport} element
@@ -159,9 +161,9 @@ class Watch {
     this.#element = element;
     this.#api = api;
     this.#name = name;
+    this.#parent = element.getAttribute("parent") ?? "";
     this.#parts = parts;
     this.#book = new RunBook(api, (run) => this.#moved(run));
-    this.#book.filterBy({ state: "", dataset: name });
     this.#deeds = makeDeeds(api, (run) => this.#changed(run), (run) => this.#refill(run));
     this.#form = new ExportForm(api, (run, fresh) => this.#accepted(run, fresh));
     document.addEventListener("visibilitychange", this.#onVisibility);
@@ -189,6 +191,7 @@ class Watch {
     this.#dataset ??= await this.#enter(signal);
     if (!this.#dataset) return "stop";
     await this.#book.read(signal);
+    this.#offerAgain(this.#dataset);
     this.#draw();
     return this.#book.active ? "active" : "idle";
   }
@@ -198,6 +201,10 @@ class Watch {
     try {
       if (!this.#api.session) await this.#api.readSession(signal);
       const dataset = (await this.#api.datasets(signal)).find((one) => one.name === this.#name);
+      if (dataset?.permitted && dataset.parent && this.#parent === "") {
+        this.#element.offer(false, "element.name_parent", { kind: dataset.parent.label });
+        return null;
+      }
       if (dataset?.permitted) this.#offer(dataset);
       else if (dataset) this.#element.offer(false, "form.not_permitted");
       else this.#element.offer(false, "element.unknown", { dataset: this.#name });
@@ -212,9 +219,19 @@ class Watch {
   /** @param {Dataset} dataset */
   #offer(dataset) {
     this.#element.offer(true, "element.export", { label: dataset.label || dataset.name });
-    this.#form.show(dataset);
+    this.#book.filterBy({ state: "", dataset: dataset.name, parent: dataset.parent ? this.#parent : "" });
+    this.#refused = false;
+    this.#form.show(dataset, dataset.parent ? this.#parent : null);
     this.#parts.panel.replaceChildren(this.#form.node);
     this.prefill();
+  }
+
+  /** Whose the parent is may have changed since the last look. @param {Dataset} dataset */
+  #offerAgain(dataset) {
+    if (!dataset.parent || this.#book.missing === this.#refused) return;
+    this.#refused = this.#book.missing;
+    if (this.#refused) this.#element.offer(false, "element.no_parent", { kind: dataset.parent.label });
+    else this.#element.offer(true, "element.export", { label: dataset.label || dataset.name });
   }
 
   prefill() {

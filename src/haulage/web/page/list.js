@@ -29,6 +29,7 @@ export class RunList {
   #error = el("p", { class: "card-error", role: "alert", hidden: true });
   #state = el("select", { class: "input small" });
   #dataset = el("select", { class: "input small" });
+  #parent = el("input", { class: "input small", autocomplete: "off", hidden: true });
   #meter = el("progress", { class: "meter", max: 1, value: 0 });
   #storage = el("p", { class: "storage-text" });
   #storageBox;
@@ -50,7 +51,7 @@ export class RunList {
     this.#look = look;
     this.heading = say(el("h2", { class: "panel-title", id: "your-exports", tabindex: -1 }), "runs.title");
     this.#more = button("runs.more", "plain", () => void this.#showMore());
-    this.#clear = button("runs.clear", "plain", () => this.#filter("", ""));
+    this.#clear = button("runs.clear", "plain", () => this.#filter("", "", ""));
     this.#empty = el("div", { class: "empty", hidden: true }, icon("export"), this.#emptyTitle, this.#emptyHint, this.#clear);
     this.#storageBox = el("div", { class: "storage", hidden: true }, this.#meter, this.#storage);
     say(this.#meter, "storage.label", {}, "aria-label");
@@ -66,9 +67,10 @@ export class RunList {
     say(this.#state, "runs.state", {}, "aria-label");
     say(this.#dataset, "form.dataset", {}, "aria-label");
     for (const select of [this.#state, this.#dataset]) {
-      select.addEventListener("change", () => this.#filter(this.#state.value, this.#dataset.value));
+      select.addEventListener("change", () => this.#filter(this.#state.value, this.#dataset.value, this.#parent.value));
     }
-    return el("div", { class: "filters" }, this.#state, this.#dataset);
+    this.#parent.addEventListener("change", () => this.#filter(this.#state.value, this.#dataset.value, this.#parent.value));
+    return el("div", { class: "filters" }, this.#state, this.#dataset, this.#parent);
   }
 
   /** @param {Dataset[]} datasets */
@@ -82,8 +84,15 @@ export class RunList {
 
   /** A run just asked for must be seen, whatever the filters say. @param {Run} run */
   reveal(run) {
-    const fits = ["", run.state].includes(this.#state.value) && ["", run.dataset].includes(this.#dataset.value);
-    if (!fits) this.#filter("", "");
+    const parent = run.parent ?? "";
+    const shown = parent === "" ? ["", run.dataset] : [run.dataset];
+    const fits = ["", run.state].includes(this.#state.value) && shown.includes(this.#dataset.value) && parent === this.#parent.value;
+    if (!fits) this.#filter("", parent === "" ? "" : run.dataset, parent);
+  }
+
+  /** What the exports of the chosen dataset belong to. */
+  get #kind() {
+    return this.#find(this.#dataset.value)?.parent ?? null;
   }
 
   /** @param {Run} run */
@@ -147,18 +156,25 @@ export class RunList {
   /** @param {number} count */
   #drawEmpty(count) {
     const filtered = this.#state.value !== "" || this.#dataset.value !== "";
+    const facts = { kind: this.#kind?.label ?? "" };
     this.#empty.hidden = count > 0 || !this.#book.begun;
-    say(this.#emptyTitle, filtered ? "runs.none_match" : "runs.empty");
+    if (this.#kind && this.#parent.value === "") say(this.#emptyTitle, "runs.name_parent", facts);
+    else if (this.#book.missing) say(this.#emptyTitle, "runs.no_parent", facts);
+    else say(this.#emptyTitle, filtered ? "runs.none_match" : "runs.empty");
     say(this.#emptyHint, "runs.empty_hint");
     this.#emptyHint.hidden = filtered;
     show(this.#clear, filtered, this.heading);
   }
 
-  /** @param {string} state @param {string} dataset */
-  #filter(state, dataset) {
+  /** @param {string} state @param {string} dataset @param {string} parent */
+  #filter(state, dataset, parent) {
     this.#state.value = state;
     this.#dataset.value = dataset;
-    this.#book.filterBy({ state, dataset });
+    const kind = this.#kind;
+    this.#parent.value = kind ? parent : "";
+    this.#parent.hidden = kind === null;
+    if (kind) for (const name of ["aria-label", "placeholder"]) setAttribute(this.#parent, name, kind.label);
+    this.#book.filterBy({ state, dataset, parent: this.#parent.value }, kind === null || this.#parent.value !== "");
     this.#look();
   }
 

@@ -24,7 +24,9 @@ export class RunBook {
   #moved;
   /** @type {Map<string, Known>} */
   #known = new Map();
-  #filter = { state: "", dataset: "" };
+  #filter = { state: "", dataset: "", parent: "" };
+  #complete = true;
+  #missing = false;
   /** @type {string | null} */
   #tail = null;
   #wholeAt = -Infinity;
@@ -55,13 +57,22 @@ export class RunBook {
     return this.#begun;
   }
 
+  /** The parent whose runs are asked for is not there, or not the reader's. */
+  get missing() {
+    return this.#missing;
+  }
+
   get active() {
     return [...this.#known.values()].some(({ run }) => isActive(run));
   }
 
-  /** @param {{state: string, dataset: string}} filter */
-  filterBy(filter) {
+  /**
+   * @param {{state: string, dataset: string, parent: string}} filter
+   * @param {boolean} [complete] Without it nothing is read: the runs of a parent are listed by it, and none is named yet.
+   */
+  filterBy(filter, complete = true) {
     this.#filter = filter;
+    this.#complete = complete;
     this.#edition += 1;
     this.forget();
   }
@@ -69,17 +80,28 @@ export class RunBook {
   forget() {
     this.#known.clear();
     this.#tail = null;
-    this.#begun = false;
+    this.#begun = !this.#complete;
+    this.#missing = false;
     this.#wholeAt = -Infinity;
   }
 
   /** Read the newest page, at times all that is shown, and every active run that was not among them. @param {AbortSignal} signal */
   async read(signal) {
+    if (!this.#complete) return;
     const edition = this.#edition;
     const whole = performance.now() - this.#wholeAt >= WHOLE_EVERY_MILLISECONDS;
     const limit = whole ? Math.min(this.#limitMax, Math.max(PAGE_SIZE, this.#known.size)) : PAGE_SIZE;
-    const page = await this.#readPage(limit, signal);
+    const page = await this.#readPage(limit, signal).catch((error) => {
+      if (!(error instanceof Problem) || error.status !== 404 || this.#filter.parent === "") throw error;
+      return null;
+    });
     if (edition !== this.#edition) return;
+    if (page === null) {
+      this.forget();
+      this.#begun = this.#missing = true;
+      return;
+    }
+    this.#missing = false;
     const heardAt = performance.now();
     if (whole) this.#wholeAt = heardAt;
     this.#begun = true;

@@ -88,6 +88,8 @@ export const ENGLISH = Object.freeze({
   "runs.empty_hint": "What you export appears here, newest first. An export goes on when you close the page.",
   "runs.none_match": "No export matches",
   "runs.clear": "Show all",
+  "runs.name_parent": "Exports of this dataset are listed by {kind}. Write which one.",
+  "runs.no_parent": "There is no such {kind}, or it is not yours.",
 
   "state.queued": "Queued",
   "state.running": "Running",
@@ -175,6 +177,8 @@ export const ENGLISH = Object.freeze({
 
   "element.export": "Export {label}",
   "element.sign_in": "Sign in to export",
+  "element.name_parent": "Which {kind}? The attribute “parent” names it.",
+  "element.no_parent": "There is no such {kind}, or it is not yours",
   "element.unknown": "There is no dataset “{dataset}” here.",
 
   "unit.rows": ["{count} row", "{count} rows"],

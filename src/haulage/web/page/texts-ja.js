@@ -88,6 +88,8 @@ export const JAPANESE = Object.freeze({
   "runs.empty_hint": "エクスポートは新しい順にここへ表示されます。ページを閉じても処理は続きます。",
   "runs.none_match": "該当するエクスポートはありません",
   "runs.clear": "すべて表示",
+  "runs.name_parent": "このデータセットのエクスポートは{kind}ごとに表示されます。どれかを入力してください。",
+  "runs.no_parent": "該当する{kind}がないか、あなたのものではありません。",
 
   "state.queued": "待機中",
   "state.running": "実行中",
@@ -175,6 +177,8 @@ export const JAPANESE = Object.freeze({
 
   "element.export": "{label}をエクスポート",
   "element.sign_in": "エクスポートするにはサインインしてください",
+  "element.name_parent": "どの{kind}ですか。parent 属性で指定します。",
+  "element.no_parent": "該当する{kind}がないか、あなたのものではありません",
   "element.unknown": "データセット「{dataset}」はありません。",
 
   "unit.rows": "{count} 行",

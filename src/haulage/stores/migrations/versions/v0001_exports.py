@@ -85,6 +85,8 @@ def make_exports() -> None:
         sa.Column("active_key", sa.String(length=64), nullable=True),
         sa.Column("account", NAME, nullable=False),
         sa.Column("dataset", sa.String(length=63), nullable=False),
+        sa.Column("parent_kind", sa.String(length=63), nullable=True),
+        sa.Column("parent", NAME, nullable=True),
         sa.Column("dataset_hash", sa.String(length=64), nullable=False),
         sa.Column("source", NAME, nullable=False),
         sa.Column("format", sa.String(length=32), nullable=False),
@@ -128,6 +130,7 @@ def make_exports() -> None:
             "state in ('cancelled', 'expired', 'failed', 'queued', 'ready', 'running')",
             name=op.f("exports_state_known"),
         ),
+        sa.CheckConstraint("(parent is null) = (parent_kind is null)", name=op.f("exports_parent_of_a_kind")),
         sa.CheckConstraint(
             "state in ('queued', 'running') or active_key is null", name=op.f("exports_key_while_active")
         ),
@@ -148,6 +151,7 @@ def make_exports() -> None:
         "state = 'queued'",
         mariadb=["state", *order, "tenant"],
     )
+    create_index("exports_of_parent", "exports", ["parent", "parent_kind", "tenant", *order], "parent is not null")
     op.create_index("exports_requested", "exports", order, postgresql_where=unheld)
     if counted():
         create_index("exports_starving", "exports", ["claim_by"], "state = 'queued'", mariadb=["state", "claim_by"])
