@@ -199,7 +199,7 @@ class Session:
         """
         began = time.monotonic()
         self._execute(sql, binds, copies=True)
-        get, running = self._link.get_copy_data, True
+        get, running, closed = self._link.get_copy_data, True, True
         try:
             with self._told(binds):
                 while running:
@@ -217,9 +217,10 @@ class Session:
                     if held:
                         del row  # a large one need not wait here, too
                         yield held, buffer.getvalue()
+            closed = False
         finally:
-            if running:
-                self._break_off()
+            if closed:
+                self._break_off(cancel=running)
         with self._told(binds):
             result = self._result()
         return self._good(result, binds, began).command_tuples or 0
@@ -267,9 +268,10 @@ class Session:
         with suppress(driver().Error):
             self._link.exec_params(b"rollback to savepoint haulage", None)
 
-    def _break_off(self) -> None:
-        """End a COPY that nobody reads any more."""
-        self.cancel()
+    def _break_off(self, *, cancel: bool) -> None:
+        """End a COPY that nobody reads any more; one that has sent all, or an error, need not be cancelled."""
+        if cancel:
+            self.cancel()
         with suppress(driver().Error):
             while self._link.get_copy_data(0)[0] >= 0:
                 pass
