@@ -161,6 +161,7 @@ def test_what_does_not_fit_late_makes_its_column_text(yard, monkeypatch, sink, l
         monkeypatch.setattr(PartFile, "rewinds", False)
         monkeypatch.setattr(PartFile, "rewind", lambda _: pytest.fail("parts were sent"))
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
+    monkeypatch.setattr(parquet, "TEXT_BYTES", 1)  # much stands in the file when it comes
     column, _, value = last.partition(" = ")
     kinds = {"price": "numeric(9, 2)", "day": "date", "at": "timestamptz", "clock": "time"}
     values = {"price": "1.5", "day": "'2026-01-31'", "at": "'2026-01-31 00:00Z'", "clock": "'12:00'"}
@@ -171,6 +172,14 @@ def test_what_does_not_fit_late_makes_its_column_text(yard, monkeypatch, sink, l
 
     assert by_values == by_text
     assert {"code": "written_as_text", "columns": [column]}.items() <= {**by_text[0][-1], "count": 0}.items()
+
+
+def test_what_does_not_fit_at_once_ends_the_statement_and_the_rows_are_read_again(yard, monkeypatch):
+    """The server has sent a little of much when it is told to stop, and the transaction goes on."""
+    sql = "select case i when 3 then 'NaN' else 1.5 end::numeric(9, 2) as n, i from generate_series(1, 60000) as i"
+    by_text, by_values = both(yard, monkeypatch, query(sql), format="parquet")
+
+    assert by_values == by_text
 
 
 def test_nothing_is_said_to_stand_in_a_file_that_is_begun_anew(yard, monkeypatch):
@@ -184,6 +193,12 @@ def test_nothing_is_said_to_stand_in_a_file_that_is_begun_anew(yard, monkeypatch
     assert again > 0
     assert max(rows or 0 for _, rows in told[:again]) > 0
     assert (Phase.WRITING, 0) == told[again + 1]
+
+
+def test_rows_that_wait_as_text_are_not_said_to_stand_in_the_file(yard):
+    yard.build(query(PLAIN.format(rows=9_000)), format="parquet")
+
+    assert [9_000] == [each.processed for each in yard.progress if each.phase == Phase.WRITING and each.processed]
 
 
 @pytest.mark.parametrize(("values", "type"), [
@@ -260,7 +275,8 @@ def test_too_many_rows_for_its_limit(yard, way):
 
 def test_the_statement_ends_with_a_build_that_ends_early(yard, monkeypatch, way):
     """The server is in the middle of a long silence when the build fails."""
-    sql = "select i, repeat('x', 3000) from generate_series(1, 20) as i where i < 10 or pg_sleep(60) is not null"
+    few, size = 10, 3_000
+    sql = f"select i, repeat('x', {size}) from generate_series(1, 20) as i where i < {few} or pg_sleep(60) is not null"
     whole = build._Writer.add
 
     def add(self, data):

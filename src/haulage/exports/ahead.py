@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from queue import Queue
+from queue import Empty, Queue
 
 AHEAD = 2  # pieces that wait
+SILENT_SECONDS = 0.2  # for a thread that is told to end, before what it waits for is ended
 LARGE = 1024 * 1024  # bytes of a piece that is done with before the next is received, so that they do not add up
 
 Piece = tuple[int, bytes]  # rows and their text
@@ -31,8 +32,7 @@ def ahead(pieces: Generator[Piece, None, None], stop: Callable[[], None]) -> Gen
             maker.waiting.task_done()
     finally:
         if not maker.has_ended:
-            stop()
-            maker.end()
+            maker.end(stop)
         maker.join()
 
 
@@ -75,9 +75,18 @@ class _Maker(threading.Thread):
             raise piece
         return None
 
-    def end(self) -> None:
-        """Have it make no more; the piece that was taken last is not said to be done yet."""
+    def end(self, stop: Callable[[], None]) -> None:
+        """Have it make no more; the piece that was taken last is not said to be done yet.
+
+        It ends the statement by itself, but for one that is silent: a second cancel could meet what comes after it.
+        """
         self._is_wanted = False
         self.waiting.task_done()
-        while isinstance(self.waiting.get(), tuple):
-            self.waiting.task_done()
+        while True:
+            try:
+                if not isinstance(self.waiting.get(timeout=SILENT_SECONDS), tuple):
+                    return
+            except Empty:
+                stop()
+            else:
+                self.waiting.task_done()

@@ -211,7 +211,7 @@ class _File:
         profile = PROFILES.get((self._order.format, self._order.options.get("dialect", "")))
         stream = None if profile is None else self._snapshot.stream(self._reading, profile)
         if stream is not None:
-            yield from counted(stream)
+            yield from chunks_of(stream)
             return
         with closing(self._batches()) as batches:
             for batch in batches:
@@ -220,7 +220,12 @@ class _File:
     def _text(self, encoder: TakesText) -> Generator[tuple[int, bytes], None, None]:
         with closing(self._stream(encoder.profile)) as pieces:
             for more, data in pieces:
-                made = encoder.text(data, more)
+                try:
+                    made = encoder.text(data, more)
+                except Unfit as problem:
+                    if self._sink.rewinds:
+                        raise
+                    raise BuildFailed("values_changed", cause="a text that was looked at") from problem
                 del data  # large ones do not wait together with what comes after them
                 yield more, made
                 del made
@@ -233,10 +238,10 @@ class _File:
 
         stream = self._snapshot.stream(self._reading, profile)
         assert stream is not None, "taking_text has seen it"
-        return ahead(counted(stream), self._source.cancel)
+        return ahead(chunks_of(stream), self._source.cancel)
 
 
-def counted(stream: Stream) -> Generator[tuple[int, bytes], None, None]:
+def chunks_of(stream: Stream) -> Generator[tuple[int, bytes], None, None]:
     """The chunks of a stream with how many more rows each has; the last corrects the count by the source's own."""
     told = 0
     with closing(stream.chunks()) as chunks:

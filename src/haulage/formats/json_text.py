@@ -15,6 +15,7 @@ from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING
 
 from haulage.core.reading import CELL_END
+from haulage.formats.arrow import LEAST_MEMORY, allowed_memory
 
 if TYPE_CHECKING:
     from haulage.core.catalogue import Column
@@ -136,7 +137,7 @@ def text_lines(
 ) -> TextLines:
     """By Arrow, where it is installed, takes less than its start, and no cell needs a look; else by our own hands."""
     lines: type[TextLines] = TextLines
-    if total is None or total >= ARROW_FROM:
+    if (total is None or total >= ARROW_FROM) and allowed_memory() >= LEAST_MEMORY:
         with suppress(ImportError):
             from haulage.formats.json_arrow import ArrowLines
 

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from haulage.core.reading import TAIL_BYTES
+from haulage.formats.arrow import LEAST_MEMORY, allowed_memory, settle_memory
 from haulage.formats.format import ABOUT_NOTHING, About, Format, Notices, Option
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 SNAPSHOT_KEY = "haulage.snapshot_at"
 TEXT_BYTES = 512 * 1024  # that are read at once: each reading has its price, in memory too
 INSTALL = "pip install 'haulage[parquet]'"
-LEAST_MEMORY = 256 * 1024 * 1024  # of address space; with less pyarrow does not fail but ends the process
 
 
 class _Pieces:
@@ -55,7 +55,6 @@ class ParquetEncoder:
     def __init__(self, columns: Sequence[Column], options: Mapping[str, str], about: About = ABOUT_NOTHING) -> None:
         assert columns, "a file has at least one column"
         _refuse_where_it_cannot_be()
-        from haulage.formats.arrow import settle_memory
         from haulage.formats.cells import known_type
         from haulage.formats.parquet_columns import ParquetColumn
 
@@ -170,14 +169,12 @@ class ParquetEncoder:
 
 
 def _refuse_where_it_cannot_be() -> None:
-    import resource
-
     from haulage.core.errors import BuildFailed
 
     if missing := _missing():
         raise BuildFailed("library_missing", missing)
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if allowed != resource.RLIM_INFINITY and allowed < LEAST_MEMORY:
+    allowed = allowed_memory()
+    if allowed < LEAST_MEMORY:
         said = (
             f"A Parquet file needs {LEAST_MEMORY // 1024**2} MiB of memory, and only {allowed // 1024**2} are allowed."
         )

@@ -34,6 +34,7 @@ class Copying:
         self._large = large
         self._begun = False
         self._running = True
+        self._closed = False
         self._began = time.monotonic()
         self._ready = select.poll()
         self._ready.register(self._link.socket, select.POLLIN)
@@ -93,16 +94,19 @@ class Copying:
         self.count = self._session.good(result, self._binds, self._began).command_tuples or 0
 
     def close(self) -> None:
-        """End a statement that nobody reads any more."""
-        if not self._running:
+        """End a statement that nobody reads any more; one that has sent all, or an error, need not be cancelled."""
+        if self._closed or self.count is not None:
             return
-        self._running = False
-        self._session.cancel()
-        with suppress(needed("psycopg", "postgresql").Error):
-            if not self._begun:
-                self._link.get_result()
-            while self._link.get_copy_data(0)[0] >= 0:
-                pass
-        with suppress(needed("psycopg", "postgresql").Error):
+        self._closed = True
+        error = needed("psycopg", "postgresql").Error
+        if self._running:
+            self._running = False
+            self._session.cancel()
+            with suppress(error):
+                if not self._begun:
+                    self._link.get_result()
+                while self._link.get_copy_data(0)[0] >= 0:
+                    pass
+        with suppress(error):
             self._session.result()
         self._session.back()
