@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import inspect
 import ipaddress
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -130,6 +131,12 @@ def no_query(request: Request, _asking: Asks) -> None:
 def query_faults(request: Request) -> list[Fault]:
     """A fault for each query parameter, where none are known."""
     return [Fault(pointer_to("query", name), "is not known here") for name in request.query_params]
+
+
+def doubled_faults(request: Request) -> list[Fault]:
+    """A fault for each query parameter that is given twice: one of the two would silently not count."""
+    times = Counter(name for name, _ in request.query_params.multi_items())
+    return [Fault(pointer_to("query", name), "is given twice; write it once") for name in times if times[name] > 1]
 
 
 def refuse_foreign_site(request: Request) -> None:
