@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 from dataclasses import replace
 from decimal import Decimal
@@ -196,6 +197,7 @@ def test_json_of_another_shape_is_invalid_and_nothing_is_written(house, content)
 
     assert (422, "invalid") == (refused.status_code, refused.json()["code"])
     assert refused.json()["errors"]
+    assert not re.search("ExportWish|instance of", refused.text)
     assert [] == client.get("/api/exports").json()["items"]
 
 

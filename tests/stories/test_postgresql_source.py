@@ -386,6 +386,12 @@ def _chain(problem):
         problem = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
 
 
+def test_a_query_without_columns_is_told_as_one(yard):
+    with pytest.raises(BuildFailed) as failed:
+        yard.build(query("select"))
+    assert ("source_failed", "the query has no columns") == (failed.value.code, failed.value.cause)
+
+
 @pytest.mark.parametrize(("user", "database", "said"), [
     ("nobody_of_ours", "postgres", 'role "nobody_of_ours" does not exist'),
     ("postgres", "nowhere", 'database "nowhere" does not exist'),

@@ -85,7 +85,7 @@ def list_runs(state: str | None, dataset: str | None, limit: int, everyone: bool
         rows = [[*row, f"{run.tenant}/{run.account}"] for row, run in zip(rows, found, strict=True)]
     tell(table(heads, rows))
     if more:
-        say(f"there are more; --limit {min(limit * 5, LIMIT_MAX)} shows them")
+        say("there are more; " + ("raise --limit" if limit < LIMIT_MAX else "narrow them by --state or --dataset"))
     return DONE
 
 
