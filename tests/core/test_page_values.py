@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 from haulage import Page
@@ -40,6 +42,7 @@ def rows_with(cell, **binds):
     (int, "a type is no value"),
     ({1, 2}, "a set is no value"),
     ((each for each in "ab"), "a generator is no value"),
+    (MappingProxyType({"a": 1}), "a mappingproxy is no value"),
     (ValueError("secret"), "a ValueError is no value"),
     ([1, {"a": (object(),)}], "a object is no value"),
     ({object(): 1}, "a object is no value"),
@@ -47,7 +50,7 @@ def rows_with(cell, **binds):
     (10**4_300, "it is an integer of more than 4,300 digits"),
     ([-(10**4_300)], "it is an integer of more than 4,300 digits"),
     (Mute(), "the text of a Mute cannot be made: LookupError: about …"),
-], ids=map(str, range(13)))  # fmt: skip
+], ids=map(str, range(14)))  # fmt: skip
 def test_what_is_no_value_fails_with_its_row_and_column_and_without_itself(cell, why):
     with pytest.raises(BuildFailed) as failed:
         rows_with(cell, asked="hush_4711")

@@ -44,9 +44,11 @@ def _size_of_rare(cell: Any, kind: type, depth: int) -> int:
         inside = [*cell, *cell.values()] if isinstance(cell, dict) else cell
         return 8 + sum(size_of(each, depth + 1) for each in inside)
     if group == "other":
-        # What has no text of its own is no value; nor is an error, such as one of asyncio.gather.
+        # What has no text of its own is no value; nor is an error, such as one of asyncio.gather. A collection that is
+        # no list may leave out what is in its middle, as the arrays of numpy do.
         own: object = kind.__str__
-        if own is object.__str__ or issubclass(kind, BaseException):
+        holds = hasattr(kind, "__iter__") and hasattr(kind, "__len__")
+        if own is object.__str__ or issubclass(kind, BaseException) or holds:
             raise NoValue(f"a {kind.__name__} is no value")
         return len(_text_of(cell, kind))
     return len(_text_of(cell, kind)) if group == "decimal" else len(cell) if group in ("text", "bytes") else 8
