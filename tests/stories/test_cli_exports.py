@@ -132,12 +132,12 @@ def test_into_a_pipe_or_a_device_the_bytes_are_written_and_it_stays(terminal):
     pty_name = os.ttyname(theirs)
     try:
         told = terminal.run("export", "chosen", "-p", "ids=1", "-o", pty_name, "--force")
+        assert 0 == told.code, told.err
         seen = os.read(ours, 1_000).decode()
     finally:
         os.close(ours)
         os.close(theirs)
 
-    assert 0 == told.code
     assert [201, 201] == [text.count("\n") for text in read]
     assert '{"id":1,"customer":"Customer 1"}' == seen.strip()
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
