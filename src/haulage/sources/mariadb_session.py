@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from haulage.core.errors import BuildFailed
-from haulage.sources.query import address_of, needed, unread_url, without_values
+from haulage.sources.address import address_of, unread_url
+from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
     import pymysql

@@ -18,7 +18,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
-from haulage.sources.query import address_of, needed, unread_url, without_values
+from haulage.sources.address import address_of, unread_url
+from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
     import psycopg

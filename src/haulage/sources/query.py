@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import unquote
 
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
@@ -55,35 +54,6 @@ def needed(module: str, extra: str) -> Any:
     except ImportError as problem:
         why = f"{module} not found; install the {extra} extra: pip install 'haulage[{extra}]'"
         raise BuildFailed("source_unavailable", cause=why) from problem
-
-
-class Address(NamedTuple):
-    """A URL of a server, as far as we read it ourselves: a driver that cannot read one tells it with its password."""
-
-    user: str
-    password: str
-    host: str  # and port
-    place: str  # the database, and what follows a question mark
-
-
-def address_of(url: str, scheme: str) -> Address:
-    """The parts of a URL; a password may hold nearly anything, also an ``@``.
-
-    Raises:
-        BuildFailed: an ``@`` after a slash: what stands between would be taken for a host, and told in its errors.
-    """
-    authority, _, place = url.partition("://")[2].partition("/")
-    if "@" in place.partition("?")[0]:
-        raise unread_url(scheme)
-    who, _, host = authority.rpartition("@")
-    user, _, password = who.partition(":")
-    return Address(unquote(user), unquote(password), host, place)
-
-
-def unread_url(scheme: str) -> BuildFailed:
-    """What is said of a URL that cannot be read, without it."""
-    example = f"write {scheme}://user:password@host:port/database, and in a password %40 for an @ and %2F for a /"
-    return BuildFailed("source_unavailable", cause=f"its URL cannot be read; {example}")
 
 
 def bare(reading: Reading) -> str:
