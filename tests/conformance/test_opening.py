@@ -169,6 +169,7 @@ def test_a_file_may_have_any_name(tmp_path, name):
         ("mariadb://host/", "names no database"),
         ("postgresql://host:port/haulage", "is no URL"),
         ("mariadb://amina:hu@sh@host/haulage", "in a password write %40"),
+        ("postgresql://amina:pa@one/two@host/haulage", "in a password write %40, and %2F for a /"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused_with_one_that_does(url, word):
@@ -183,6 +184,8 @@ def test_a_url_that_names_no_store_is_refused_with_one_that_does(url, word):
         "postgresql://amina:hush@host",
         "amina:hush@host",
         "mariadb://amina:a@hush@host/db",
+        "mariadb://amina:a@hush/b@host/db",
+        "postgresql://amina:a@b/hush@host/db",
     ],
 )
 def test_a_url_that_is_refused_shows_no_password(url):

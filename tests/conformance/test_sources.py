@@ -163,6 +163,17 @@ def test_a_query_of_nothing_but_hidden_columns_is_refused(source):
     assert "every column of the query is hidden" == refused(source, "select 1 as a", hidden=("a",)).cause
 
 
+@pytest.mark.parametrize(("hidden", "named"), [(("nope",), "'nope'"), (("a", "nope", "b_3"), "'nope', 'b_3'")])
+def test_a_column_that_is_not_there_cannot_be_hidden_and_nothing_is_written(source, hidden, named):
+    sql = "select 1 as a, 2 as b, 3 as b"
+    failed = refused(source, sql, hidden=hidden)
+    asked = reading(sql, hidden=("A", "b_2"))
+
+    assert ("source_failed", f"hidden: the query has no column {named}") == (failed.code, failed.cause)
+    assert [f"the query fails: {failed.cause}"] == source.check(reading(sql, hidden=hidden))
+    assert [(2,)] == [tuple(map(int, row)) for row in read(source, asked)]
+
+
 # -- which rows, in which order ------------------------------------------------------------------------
 
 
@@ -422,9 +433,6 @@ def test_an_error_in_the_middle_of_the_rows_is_an_error(case, source):
 
 def test_a_check_tells_the_operator_every_problem_and_none_where_there_is_none(source):
     assert [] == source.check(reading(NUMBERS))
-    assert ["hidden: the query has no column 'x'", "hidden: the query has no column 'y'"] == source.check(
-        reading(NUMBERS, hidden=("x", "y"))
-    )
     assert ["columns: the query has no column 'z'"] == source.check(reading(NUMBERS, declared={"z": ("Z", None)}))
 
 

@@ -162,6 +162,13 @@ def test_a_proxy_that_is_no_address_is_told_each(write):
             'sql = "select :a"\nparameters = {a = {end = true}}',
             'datasets.orders.parameters.a.end = true: only a date can include its day; write type = "date"',
         ),
+        (
+            'sql = "select :a"\nparameters = {a = {type = "date", end = true, default = "9999-12-31"}}',
+            (
+                'datasets.orders.parameters.a.default = "9999-12-31": has no day after it to bind; '
+                "write an earlier day, or none"
+            ),
+        ),
     ],
 )
 def test_a_dataset_that_cannot_work(write, text, fault):

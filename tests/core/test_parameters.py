@@ -245,5 +245,11 @@ def test_an_open_end_stays_open():
     assert None is resolve({}, Parameter("until", "date", optional=True, end=True)).binds["until"]
 
 
-def test_the_last_day_of_the_calendar_has_no_day_after():
-    assert "9999-12-31" == resolve({"p": "9999-12-31"}, Parameter("p", "date", end=True)).binds["p"]
+@pytest.mark.parametrize(("optional", "or_none"), [(True, ", or leave it out"), (False, "")])
+def test_the_last_day_of_the_calendar_is_no_end_as_its_rows_would_be_missing(optional, or_none):
+    end = Parameter("p", "date", end=True, optional=optional)
+    said = f"9999-12-31 has no day after it, and so cannot be an end; write an earlier day{or_none}"
+
+    assert [("/parameters/p", said)] == faults({"p": "9999-12-31"}, end)
+    assert "9999-12-31" == resolve({"p": "9999-12-30"}, end).binds["p"]
+    assert "9999-12-31" == resolve({"p": "9999-12-31"}, Parameter("p", "date")).binds["p"]

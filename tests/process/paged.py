@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from datetime import UTC, datetime
+import uuid
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 from haulage import Page
@@ -166,6 +168,40 @@ def endless(_requester, cursor, limit, rows):
 
 def hungry(_requester, _cursor, _limit, rows):
     return Page([{"i": 1, "name": "x" * 10**12}])
+
+
+async def later():
+    return "canary_4711"
+
+
+def unawaited(_requester, _cursor, _limit, rows):
+    """A forgotten await in the second row."""
+    return Page([{"i": 1, "name": "n"}, {"i": 2, "name": [later()]}])
+
+
+def some_value(_requester, _cursor, _limit, rows):
+    """What has a text of its own is a value, and what is just not too much."""
+    deep = []
+    for _ in range(190):
+        deep = [deep]
+    found = [
+        uuid.UUID(int=7),
+        Path("/a"),
+        timedelta(days=1, seconds=2),
+        10**4_299,
+        deep,
+        Fraction(1, 3),
+        bytearray(b"x"),
+    ]
+    return Page([{"i": i, "name": each} for i, each in enumerate(found)])
+
+
+def interrupted(_requester, _cursor, _limit, rows):
+    raise KeyboardInterrupt
+
+
+def of_the_future(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=datetime.now(UTC) + timedelta(minutes=3))
 
 
 asked_before: list[int] = []

@@ -191,6 +191,10 @@ FAULTS = {
     "no page": (paged.no_page, "list_failed", "page 1: it answered a list; write return Page(rows, cursor)"),
     "a coroutine": (paged.not_awaited, "list_failed", "page 1: it answered a coroutine"),
     "an instant without a zone": (paged.of_no_zone, "list_failed", "snapshot_at is no instant with a zone"),
+    "an instant in the future": (paged.of_the_future, "list_failed", "snapshot_at is in the future"),
+    "an interrupt": (paged.interrupted, "list_failed", "page 1: KeyboardInterrupt"),
+    "a cell that is no value": (paged.unawaited, "list_failed",
+                                "page 1, row 2, column 'name': a coroutine is no value"),
     "more rows than asked for": (paged.too_many, "page_oversize", None),
     "rows without end": (paged.endless_page, "page_oversize", None),
     "too many bytes": (paged.fat, "page_oversize", None),
@@ -210,6 +214,19 @@ def test_a_list_that_does_what_it_should_not_fails_with_its_code_and_leaves_noth
     if said is not None:
         assert CATALOGUE[code].sentence == show_failure(run)["message"]
     house.assert_nothing_left()
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "xlsx", "parquet"])
+def test_what_has_a_text_of_its_own_is_a_value(house, asks, format):
+    run = asks(paged.some_value, format=format, formats=(format,))
+
+    assert ("ready", 7) == (run.state, run.rows)
+    if format == "csv":
+        seen = [line.partition(",")[2] for line in house.file_of(run).decode().splitlines()[1:]]
+        assert ["00000000-0000-0000-0000-000000000007", "/a", "1 day, 0:00:02", "1" + "0" * 4_299] == [
+            text.strip('"') for text in seen[:4]
+        ]
+        assert ["[" * 191 + "]" * 191, "1/3", "eA=="] == seen[4:]
 
 
 def test_the_limits_of_a_page_are_told_with_their_numbers(asks):

@@ -105,6 +105,39 @@ def test_the_visible_predicate_counts_and_writes_the_requester_s_rows_only(yard)
     assert 250 == everybody.rows
 
 
+@pytest.mark.parametrize(("sql", "visible"), [
+    ("select id, tenant from orders", '"tenat" <> :requester_tenant'),
+    ("select id, tenant from orders", 'tenant = :requester_tenant or "nord" = :requester_tenant || id'),
+    ("select id, tenant from orders where \"Secrets\" <> 'hush'", "tenant = :requester_tenant"),
+    ('select id, tenant, coalesce(name, "none") as name from orders', "tenant = :requester_tenant"),
+    ('select id, tenant, secret || "a""b`c" as s from orders', None),
+])  # fmt: skip
+def test_a_name_in_double_quotes_that_is_no_column_is_not_taken_for_text(yard, sql, visible):
+    """To SQLite it would be text, and a condition of it true for every row."""
+    dataset = query(sql, visible=visible, key=("id",))
+    with pytest.raises(BuildFailed) as failed:
+        yard.build(dataset)
+    (problem,) = yard.problems(dataset)
+
+    assert "source_failed" == failed.value.code
+    assert "no such column: " in failed.value.cause
+    assert "; write text in single quotes" in failed.value.cause
+    assert f"the query fails: {failed.value.cause}" == problem
+
+
+def test_names_in_double_quotes_stay_names_and_headers_are_as_they_are_written(yard):
+    with yard.writer() as source:
+        source.execute('create view paid as select id from orders where secret = "hush"')  # the host's own affair
+    sql = (
+        'select "o"."id" as "No. ""`1`""", "tenant", "id" + 1, \'"tenat"\' as "t", rowid as "r" '
+        'from "orders" as "o" where "rowid" in (select "id" from "paid") /* "nowhere" */'
+    )
+    built, content = yard.build(query(sql, visible='"tenant" = :requester_tenant and "t" <> \'"\'', order=('"r"',)))
+
+    assert ['No. "`1`"', "tenant", '"id" + 1', "t", "r"] == [column["key"] for column in built.columns]
+    assert b'2,north,3,"""tenat""",2\n' == content.splitlines(keepends=True)[1]
+
+
 def test_a_visible_predicate_is_one_condition_and_may_end_in_a_comment(yard):
     dataset = query("select id, tenant from orders", visible="tenant = 'north' or tenant = 'west' -- ours; only")
     assert 125 == yard.build(dataset)[0].rows

@@ -296,7 +296,7 @@ def test_a_dataset_without_a_fault_has_no_problem(yard):
 
 
 @pytest.mark.parametrize(("members", "expected"), [
-    ({"hidden": ("secrets",)}, "hidden: the query has no column 'secrets'"),
+    ({"hidden": ("secrets",)}, "the query fails: hidden: the query has no column 'secrets'"),
     ({"columns": {"Doc": Column("Doc", "Document")}}, "columns: the query has no column 'Doc'"),
     ({"order": ("nothing",)}, "the query fails: order: the query has no column 'nothing'"),
     ({"key": ("nothing",)}, "the query fails: order: the query has no column 'nothing'"),

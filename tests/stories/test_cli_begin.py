@@ -111,6 +111,32 @@ def test_a_key_that_would_make_the_configuration_faulty_is_not_written(terminal)
     assert [] == list(terminal.folder.glob(".haulage-*"))
 
 
+@pytest.mark.parametrize("grants", [["--grant", ""], ["--grant", "a", "--grant", "a"], ["--tenant", ""]])
+def test_a_key_that_no_configuration_could_have_is_not_made(terminal, grants):
+    terminal.run("init")
+    before = terminal.config.read_text()
+    answers = [terminal.run("keys", "new", "amina", *grants, *write) for write in ([], ["--write"])]
+
+    assert [2, 2] == [answer.code for answer in answers]
+    assert ["", ""] == [answer.out for answer in answers]
+    assert all("keys.amina." in answer.err and "nothing was changed" in answer.err for answer in answers)
+    assert before == terminal.config.read_text()
+
+
+def test_a_configuration_that_cannot_be_written_is_told_as_one(terminal):
+    terminal.run("init")
+    before = terminal.config.read_text()
+    command = f"ulimit -f 0; exec {shlex.quote(sys.executable)} -m haulage keys new amina --write"
+    told = subprocess.run(
+        ["sh", "-c", command], cwd=terminal.folder, env=terminal.environ, capture_output=True, text=True, check=False
+    )
+
+    assert (2, "") == (told.returncode, told.stdout), told.stderr
+    assert "haulage.toml cannot be written: File too large; nothing was changed" in told.stderr
+    assert before == terminal.config.read_text()
+    assert [] == list(terminal.folder.glob(".haulage-*"))
+
+
 def test_init_writes_a_configuration_that_works_and_that_nobody_else_can_read(terminal):
     answer = terminal.run("init")
 

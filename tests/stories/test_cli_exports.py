@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import hashlib
 import json
 import os
+import pty
 import signal
+import socket
+import stat
+import threading
 import time
 from pathlib import Path
 
@@ -92,6 +97,89 @@ def test_a_file_that_is_there_is_replaced_only_by_force(terminal):
     assert "mine" == untouched
     assert 0 == forced.code
     assert target.read_text().startswith("id,customer")
+
+
+def test_a_link_is_followed_and_stays(terminal):
+    elsewhere = terminal.folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept.csv").write_text("mine")
+    (terminal.folder / "link.csv").symlink_to(elsewhere / "kept.csv")
+    (terminal.folder / "new.csv").symlink_to("elsewhere/new.csv")
+    (terminal.folder / "to-a-folder").symlink_to("elsewhere")
+
+    refused = [terminal.run("export", "orders", "-o", name) for name in ("link.csv", "new.csv")]
+    forced = [terminal.run("export", "orders", "-o", name, "--force") for name in ("link.csv", "new.csv")]
+    below = terminal.run("export", "orders", "-o", "to-a-folder")
+
+    assert [2, 2, 0, 0, 0] == [answer.code for answer in (*refused, *forced, below)]
+    assert all("is there already" in answer.err for answer in refused)
+    assert all((terminal.folder / name).is_symlink() for name in ("link.csv", "new.csv", "to-a-folder"))
+    texts = {path.read_text().partition("\n")[0] for path in elsewhere.iterdir()}
+    assert (3, {"id,customer,total,placed_at"}) == (len(list(elsewhere.iterdir())), texts)
+
+
+def test_into_a_pipe_or_a_device_the_bytes_are_written_and_it_stays(terminal):
+    """Never on a device of this machine itself: one replaced would be gone for every process."""
+    pipe = terminal.folder / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    for words in (["export", "orders", "-o", "pipe"], ["export", "orders", "-o", "pipe", "--force"]):
+        reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+        reader.start()
+        assert 0 == terminal.run(*words).code
+        reader.join(30)
+    ours, theirs = pty.openpty()
+    pty_name = os.ttyname(theirs)
+    try:
+        told = terminal.run("export", "chosen", "-p", "ids=1", "-o", pty_name, "--force")
+        assert 0 == told.code, told.err
+        seen = os.read(ours, 1_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert [201, 201] == [text.count("\n") for text in read]
+    assert '{"id":1,"customer":"Customer 1"}' == seen.strip()
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert {"pipe"} == {path.name for path in terminal.folder.iterdir() if path.is_fifo()}
+
+
+def test_what_is_no_place_for_a_file_is_told_before_the_work(terminal):
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening, contextlib.chdir(terminal.folder):
+        listening.bind("socket")
+    told = {
+        "a" * 304: "cannot be written: File name too long",
+        "socket": "is neither a file nor a folder",
+        "haulage.toml/orders.csv": "cannot be written: Not a directory",
+    }
+    answers = [terminal.run("export", "orders", "-o", place, "--force") for place in told]
+
+    assert [2, 2, 2] == [answer.code for answer in answers], answers
+    assert all(sentence in answer.err for sentence, answer in zip(told.values(), answers, strict=True))
+    assert [] == terminal.run("runs", "list", "--json").document["items"]
+
+
+def test_a_long_name_of_many_bytes_is_a_name(terminal):
+    answer = terminal.run("export", "orders", "-o", "🚀" * 63)
+
+    assert 0 == answer.code, answer.err
+    assert ["🚀" * 63] == files_in(terminal.folder)
+
+
+def test_in_a_folder_only_a_file_is_replaced(terminal):
+    """The name is the run's own there; what else has been put in its way was not meant."""
+    folder, target = terminal.folder / "kept", terminal.folder / "mine"
+    folder.mkdir()
+    target.write_text("mine")
+    run = terminal.run_of(terminal.run("export", "orders", "--json"))
+    name = terminal.run("runs", "show", run, "--json").document["file"]["name"]
+    (folder / name).symlink_to(target)
+    answer = terminal.run("runs", "fetch", run, "-o", "kept", "--force")
+
+    assert 2 == answer.code
+    assert "is no file that could be replaced" in answer.err
+    assert "mine" == target.read_text()
+    assert [name] == [path.name for path in folder.iterdir()]
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_work(terminal):

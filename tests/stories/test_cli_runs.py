@@ -40,6 +40,7 @@ def test_the_list_is_newest_first_and_can_be_narrowed(terminal, run):
     assert [failed, run] == [item["id"] for item in listed.document["items"]]
     assert [failed] == [item["id"] for item in narrowed.document["items"]]
     assert (1, True) == (len(short.document["items"]), short.document["more"])
+    assert "there are more; raise --limit\n" == terminal.run("runs", "list", "--limit", "1").err
     assert table.out.startswith("ID ")
     assert "source_failed" in table.out.splitlines()[1]
     assert "default/operator" in table.out.splitlines()[2]
@@ -140,10 +141,12 @@ def test_a_source_in_rollback_journal_mode_is_warned_of_and_no_failure(terminal)
     shop.execute("pragma journal_mode = delete")
     shop.close()
 
-    answer = terminal.run("datasets", "check", "orders")
+    answer = terminal.run("datasets", "check", "orders", "chosen")
+    doctor = terminal.run("doctor")
 
     assert 0 == answer.code
-    assert "journal mode 'delete'" in answer.out
+    assert "WARN  orders\n      sources.shop: the database is in journal mode 'delete'" in answer.out
+    assert (1, 1) == (answer.out.count("journal mode 'delete'"), doctor.out.count("journal mode 'delete'"))
 
 
 def test_a_source_that_is_not_there_is_found_by_the_doctor_and_not_at_start(terminal):

@@ -194,10 +194,18 @@ def test_a_program_of_the_host_needs_none(house):
     host = in_starlette(house.app(from_header))
     program = TestClient(host, headers={"Authorization": "Bearer amina-1"}, cookies={"tracking": "1"})
     basic = TestClient(host, headers={"Authorization": "Basic amina-1", "Sec-Fetch-Site": "cross-site"})
-
     assert 202 == program.post("/haulage/exports", json=ASKED).status_code
     assert program.get("/haulage/session").json()["csrf"] is None
     assert basic.post("/haulage/exports", json=ASKED).status_code in (401, 403)
+
+
+def test_a_page_of_another_site_asks_for_nothing_where_no_cookie_is_needed(house):
+    by_address = TestClient(in_starlette(house.app(lambda _request: PEOPLE["amina-1"])))  # and a page shows nothing
+    foreign = by_address.post("/haulage/exports", json=ASKED, headers={"Origin": "http://evil.example"})
+    ours = by_address.post("/haulage/exports", json=ASKED, headers={"Origin": "http://testserver"})
+    behind = by_address.post("/haulage/exports", json=ASKED, headers={"Origin": "https://testserver"})
+
+    assert [403, 202, 200] == [foreign.status_code, ours.status_code, behind.status_code]
 
 
 def test_what_the_host_knows_today_decides_about_files(house):

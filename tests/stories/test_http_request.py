@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 from dataclasses import replace
 from decimal import Decimal
@@ -109,6 +110,15 @@ def test_an_idempotency_key_is_printable_text_of_at_most_200_characters(house, k
     assert 202 == taken.status_code
 
 
+def test_two_idempotency_keys_are_refused_and_neither_is_remembered(house):
+    client, keys = house.client("key-amina"), ["click-1", "click-2"]
+    refused = client.post("/api/exports", json=ASKED, headers=[("Idempotency-Key", key) for key in keys])
+    taken = [client.post("/api/exports", json=ASKED, headers={"Idempotency-Key": key}).headers for key in keys]
+
+    assert (422, "/header/Idempotency-Key") == (refused.status_code, refused.json()["errors"][0]["pointer"])
+    assert [None, None] == [headers.get("Idempotent-Replayed") for headers in taken]
+
+
 def test_parameters_are_read_by_their_types_and_decimals_keep_their_digits(house):
     client = house.client("key-amina")
     body = '{"dataset": "orders", "parameters": {"floor": 12.10, "since": "2026-01-31", "states": ["new", "paid"]}}'
@@ -187,6 +197,7 @@ def test_json_of_another_shape_is_invalid_and_nothing_is_written(house, content)
 
     assert (422, "invalid") == (refused.status_code, refused.json()["code"])
     assert refused.json()["errors"]
+    assert not re.search("ExportWish|instance of", refused.text)
     assert [] == client.get("/api/exports").json()["items"]
 
 

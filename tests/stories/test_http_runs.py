@@ -206,6 +206,8 @@ def test_a_list_has_an_etag(house):
         ("dataset=../x", "/query/dataset"),
         ("everyone=perhaps", "/query/everyone"),
         ("statee=ready", "/query/statee"),
+        ("state=ready&state=failed", "/query/state"),
+        ("limit=1&limit=1", "/query/limit"),
     ],
 )
 def test_a_query_that_is_not_known_is_refused(house, query, pointer):

@@ -176,10 +176,11 @@ def test_a_request_of_another_site_is_refused(house, method, path):
         sent(X_CSRF_Token=other),
         sent(X_CSRF_Token=shown, Sec_Fetch_Site="cross-site"),
         sent(X_CSRF_Token=shown, Sec_Fetch_Site="same-site"),
+        sent(X_CSRF_Token=shown, Origin="https://evil.example"),
     ]
     taken = sent(X_CSRF_Token=shown, Sec_Fetch_Site="same-origin")
 
-    assert [(403, "csrf")] * 7 == [(each.status_code, each.json()["code"]) for each in refused]
+    assert [(403, "csrf")] * 8 == [(each.status_code, each.json()["code"]) for each in refused]
     assert taken.status_code in (200, 201, 202, 409)
 
 
@@ -200,6 +201,45 @@ def test_no_other_site_can_sign_a_reader_in(house, site):
 
     assert (403, 415) == (by_script.status_code, by_form.status_code)
     assert "set-cookie" not in by_script.headers
+
+
+OURS = (
+    {},
+    {"Origin": "https://haulage.example"},
+    {"Origin": "https://haulage.example", "Host": "haulage.example:443"},
+    {"Origin": "https://public.example", "X-Forwarded-Host": "public.example"},
+    {"Origin": "https://[2001:db8::1]:8443", "Host": "[2001:db8::1]:8443"},
+    {"Origin": "null", "Sec-Fetch-Site": "same-origin"},  # a browser that says where it comes from is believed
+)
+FOREIGN = (
+    {"Origin": "null"},
+    {"Origin": ""},
+    {"Origin": "http://haulage.example"},  # the same host without TLS may be anybody on the way
+    {"Origin": "https://haulage.example:8443"},
+    {"Origin": "https://haulage.example.evil.example"},
+    {"Origin": "https://evil.example", "X-Forwarded-Host": "public.example"},
+    {"Origin": "https://haulage.example:no"},
+    {"Origin": "file://haulage.example"},
+)
+
+
+@pytest.mark.parametrize("headers", [*OURS, *FOREIGN])
+def test_where_a_browser_does_not_say_which_site_sent_it_the_origin_does(house, headers):
+    given = {"Host": "haulage.example", **headers}
+    signed_in = house.client().post("https://haulage.example/api/session", json={"key": "key-amina"}, headers=given)
+    with_key = house.client("key-amina").get("/api/session", headers=given)
+    program = house.client("key-amina").post("/api/exports", json=ASKED, headers=given)
+
+    assert (200 if headers in OURS else 403) == signed_in.status_code, signed_in.text
+    assert ("set-cookie" in signed_in.headers) == (headers in OURS)
+    assert (200, 202) == (with_key.status_code, program.status_code)  # reads change nothing, and no browser adds a key
+
+
+def test_two_origins_are_not_ours_when_one_is_not(house):
+    headers = [("Host", "haulage.example"), ("Origin", "https://haulage.example"), ("Origin", "https://evil.example")]
+    answer = house.client().post("https://haulage.example/api/session", json={"key": "key-amina"}, headers=headers)
+
+    assert 403 == answer.status_code
 
 
 def link_of(house):

@@ -364,7 +364,8 @@ def test_a_session_is_named_read_only_and_leaves_with_its_client(yard):
         assert [("haulage 4711.1", "on", "repeatable read", "500ms", "90s", "2s")] == next(batches)
 
 
-PASSWORDS = ("hush-4711", "hush 4711", "hush%404711", "hush%4711", "hu@sh4711", "hush/4711", "hush:4711", "h?ush=4711")
+PASSWORDS = ("hush-4711", "hush 4711", "hush%404711", "hush%4711", "hu@sh4711", "hush/4711", "hush:4711", "h?ush=4711",
+             "a@hush4711/b", "a@hush4711/hu@sh", "4711/a", "a@b?hush/4711", "a/b?hush=4711")  # fmt: skip
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
@@ -383,6 +384,12 @@ def _chain(problem):
     while problem is not None:
         yield problem
         problem = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+
+
+def test_a_query_without_columns_is_told_as_one(yard):
+    with pytest.raises(BuildFailed) as failed:
+        yard.build(query("select"))
+    assert ("source_failed", "the query has no columns") == (failed.value.code, failed.value.cause)
 
 
 @pytest.mark.parametrize(("user", "database", "said"), [
@@ -505,6 +512,9 @@ def test_a_dataset_in_python_has_the_session_of_its_source(tmp_path):
       "sslmode": "require"}),
     ("postgresql://amina:a b%@db.example/shop", {"host": "db.example", "dbname": "shop", "user": "amina",
                                                  "password": "a b%"}),
+    ("postgresql://db.example?dbname=shop&sslmode=require", {"host": "db.example", "dbname": "shop",
+                                                             "sslmode": "require"}),
+    ("postgresql://db.example/shop?user=amina@north", {"host": "db.example", "dbname": "shop", "user": "amina@north"}),
     ("postgresql:///shop?host=/run/postgresql", {"host": "/run/postgresql", "dbname": "shop"}),
     ("postgresql://amina@one:5432,two:5433/shop", {"host": "one,two", "port": "5432,5433", "dbname": "shop",
                                                    "user": "amina"}),

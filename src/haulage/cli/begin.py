@@ -146,6 +146,8 @@ def new(
     block = "\n".join(lines) + "\n"
     if write:
         _append(config, name, block)
+    else:
+        _see_fit(Path(tempfile.gettempdir()), block)
     if as_json:
         print_json({"name": name, "key": text, "hash": hash_, "toml": block, "written": write})
         return DONE
@@ -169,17 +171,20 @@ def _append(config: Path, name: str, block: str) -> None:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise Fault(f"{config} is not TOML: {problem}; nothing was changed") from problem
-    _see_fit(config, text)
+    try:
+        _see_fit(config.absolute().parent, text)
+    except OSError as problem:
+        raise Fault(f"{config} cannot be written: {problem.strerror}; nothing was changed") from problem
     write_private(config, text, like)
 
 
-def _see_fit(config: Path, text: str) -> None:
-    """Read the keys of the configuration to be, beside the one that is: with a fault no service would start.
+def _see_fit(folder: Path, text: str) -> None:
+    """Read the keys of the configuration to be, in a file beside the one that is: with a fault no service would start.
 
     Raises:
         Fault: it has faults.
     """
-    descriptor, name = tempfile.mkstemp(dir=config.absolute().parent, prefix=".haulage-", suffix=".toml")
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=".haulage-", suffix=".toml")
     trial = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def datasets(action: str, names: Sequence[str], config: Path, as_json: bool) -> 
     with declared(config) as all_of_them:
         chosen = _chosen(all_of_them, names)
         if action == "check":
-            return _say_checked([check(all_of_them, dataset) for dataset in chosen], as_json)
+            return _say_checked(list(checks(all_of_them, chosen)), as_json)
         _list(chosen, as_json)
     return DONE
 
@@ -111,6 +111,16 @@ def _shown(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def checks(all_of_them: Declared, datasets: Iterable[Dataset]) -> Iterator[Checked]:
+    """Check one dataset after the other; what is to be said of a source is said with the first of its datasets."""
+    told: set[str] = set()
+    for dataset in datasets:
+        checked = check(all_of_them, dataset)
+        left = tuple(each for each in checked.warnings if not each.startswith("sources.") or each not in told)
+        told.update(checked.warnings)
+        yield replace(checked, warnings=left)
+
+
 def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
     settings = all_of_them.settings
@@ -130,8 +140,8 @@ def check(all_of_them: Declared, dataset: Dataset) -> Checked:
         told = f" ({type(cause).__name__}: {cause})" if cause else ""
         found = [fault.detail for fault in refused.faults] or [refused.detail + told]
     # A database in rollback-journal mode works; it is only slower than its writers like (DECISIONS 35).
-    journal = [sentence for sentence in found if "journal mode" in sentence]
-    problems = [sentence for sentence in found if sentence not in journal]
+    problems = [sentence for sentence in found if "journal mode" not in sentence]
+    journal = [f"sources.{dataset.source}: {sentence}" for sentence in found if "journal mode" in sentence]
     return Checked(dataset.name, tuple(problems), (*journal, *warnings))
 
 

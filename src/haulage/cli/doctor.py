@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haulage.cli.datasets import check, why_unread
+from haulage.cli.datasets import checks, why_unread
 from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file, what_to_do
@@ -170,14 +170,13 @@ def _datasets(there: Declared) -> Iterator[Finding]:
     yield from _formats(there)
     if not len(there.catalogue) and there.settings.app is None:
         yield Finding("WARN", "datasets", "there are none", "declare one: docs/datasets.md")
-    for dataset in there.catalogue:
-        checked = check(there, dataset)
+    for checked in checks(there, there.catalogue):
         for problem in checked.problems:
-            yield Finding("FAIL", "datasets", f"{dataset.name}: {problem}")
+            yield Finding("FAIL", "datasets", f"{checked.name}: {problem}")
         for warning in checked.warnings:
-            yield Finding("WARN", "datasets", f"{dataset.name}: {warning}")
+            yield Finding("WARN", "datasets", f"{checked.name}: {warning}")
         if not checked.problems and not checked.warnings:
-            yield Finding("OK", "datasets", f"{dataset.name} can be exported")
+            yield Finding("OK", "datasets", f"{checked.name} can be exported")
 
 
 # -- with the store ------------------------------------------------------------------------------------

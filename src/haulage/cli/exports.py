@@ -19,7 +19,7 @@ import click
 
 from haulage.cli.advice import advice
 from haulage.cli.following import Interrupts, Left, follow
-from haulage.cli.keeping import STANDARD_OUTPUT, destination
+from haulage.cli.keeping import STANDARD_OUTPUT, destination, place_meant
 from haulage.cli.opening import opened
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, moment, number, print_json, say, shared, tell
 from haulage.config.faults import meant
@@ -53,7 +53,7 @@ READY_SECONDS = 10  # how long a private worker may take to announce itself
 @click.option("--dialect", metavar="NAME", help="Short for --option dialect=NAME.")
 @click.option("--compression", metavar="NAME", help="gzip or zstd.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format.")
-@click.option("-o", "--output", type=click.Path(allow_dash=True), help=OUTPUT_HELP)
+@click.option("-o", "--output", type=click.Path(allow_dash=True), callback=place_meant, help=OUTPUT_HELP)
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 @shared
 def export(

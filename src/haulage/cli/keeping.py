@@ -1,6 +1,7 @@
 """Taking a finished file out of the artifact store: whole and proven under its final name, or not at all.
 
-``-o FILE`` writes a new file, ``-o FOLDER`` keeps the run's own name in it, ``-o -`` writes to standard output.
+``-o FILE`` writes a new file, ``-o FOLDER`` keeps the run's own name in it, ``-o -`` writes to standard output. What a
+link points to is meant where a link is named; into a pipe or a device the bytes are written, as every tool does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -24,6 +26,8 @@ CHUNK_BYTES = 1024 * 1024
 
 
 STANDARD_OUTPUT = "-"
+ALSO_STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+PART_BYTES = 100  # of a file's name in that of its part, which must not be too long where the name itself is not
 
 
 class Keeper(Protocol):
@@ -37,13 +41,29 @@ def destination(text: str, *, force: bool) -> Keeper:
     """What stands behind ``-o``.
 
     Raises:
-        Fault: the file is there, or its folder is not.
+        Fault: the file is there, or its folder is not, or it cannot be a file.
     """
-    if text != STANDARD_OUTPUT:
-        return Destination(text, force=force)
-    if sys.stdout is None:
-        raise Fault("-o -: standard output is closed; name a file")
-    return StandardOutput()
+    if text == STANDARD_OUTPUT:
+        if sys.stdout is None:
+            raise Fault("-o -: standard output is closed; name a file")
+        return StandardOutput()
+    try:
+        # Asked by its name: where the kernel follows no link of somebody else, we do not either.
+        mode = os.stat(text).st_mode  # noqa: PTH116 - a slash at its end counts
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    except OSError as problem:
+        raise Fault(f"{text} cannot be written: {problem.strerror}; name another with -o") from problem
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return Device(text)
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise Fault(f"{text} is neither a file nor a folder; name another with -o")
+    return Destination(text, force=force)
+
+
+def place_meant(_context: object, _parameter: object, text: str | None) -> str | None:
+    """What an option ``-o`` means: standard output has more names than one."""
+    return STANDARD_OUTPUT if text in ALSO_STANDARD_OUTPUT else text
 
 
 class StandardOutput:
@@ -55,16 +75,43 @@ class StandardOutput:
         Raises:
             Refused: the file has gone, or its bytes are not those that were written; then nothing is written.
         """
-        target = sys.stdout.buffer
-        kept, source = haul.exports.open_file(haul.operator, run.id)
-        with source:
-            if digest_of(source) != kept.sha256:
-                raise haul.exports.mislay(kept, "its SHA-256 is another")
-            source.seek(0)
-            while chunk := source.read(CHUNK_BYTES):
-                target.write(chunk)
-        target.flush()
+        _write_whole(haul, run, sys.stdout.buffer)
         return "standard output"
+
+
+class Device:
+    """A pipe or a device: the bytes are written into it. Nothing is replaced, so nothing needs to be forced."""
+
+    def __init__(self, text: str) -> None:
+        """Remember which."""
+        self._text = text
+
+    def save(self, haul: Haulage, run: ExportRun) -> str:
+        """Write the file into it; a pipe waits for a reader.
+
+        Raises:
+            Refused: as for standard output.
+            Fault: it cannot be written.
+        """
+        try:
+            with open(os.open(self._text, os.O_WRONLY), "wb") as target:  # noqa: PTH123 - it is never made
+                _write_whole(haul, run, target)
+        except ArtifactsUnavailable as problem:
+            raise Refused("files_unavailable") from problem
+        except OSError as problem:
+            raise Fault(f"{self._text} cannot be written: {problem.strerror}") from problem
+        return self._text
+
+
+def _write_whole(haul: Haulage, run: ExportRun, target: BinaryIO) -> None:
+    kept, source = haul.exports.open_file(haul.operator, run.id)
+    with source:
+        if digest_of(source) != kept.sha256:
+            raise haul.exports.mislay(kept, "its SHA-256 is another")
+        source.seek(0)
+        while chunk := source.read(CHUNK_BYTES):
+            target.write(chunk)
+    target.flush()
 
 
 class Destination:
@@ -77,6 +124,8 @@ class Destination:
             Fault: the file is there, or its folder is not.
         """
         path = Path(text)
+        if path.is_symlink() and force and not path.is_dir():
+            path = Path(os.path.realpath(path))  # the link stays, and what it points to is replaced
         self._path = path
         self._force = force
         # Path drops the slash, but who wrote it meant a folder.
@@ -97,7 +146,7 @@ class Destination:
         """
         path = self._path / str(run.file_name) if self._path.is_dir() else self._path
         self._refuse_existing(path)
-        part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+        part = path.with_name(f".{os.fsdecode(os.fsencode(path.name)[:PART_BYTES])}.{secrets.token_hex(4)}.part")
         kept, source = haul.exports.open_file(haul.operator, run.id)
         try:
             with source, part.open("xb") as target:
@@ -130,8 +179,13 @@ class Destination:
             part.rename(path)
 
     def _refuse_existing(self, path: Path) -> None:
-        if os.path.lexists(path) and not self._force:
+        if not os.path.lexists(path):
+            return
+        if not self._force:
             raise Fault(f"{path} is there already; choose another name, or replace it with --force")
+        # By the name that a run has in a folder, nobody has asked for what else may have been put there.
+        if not path.is_file() or path.is_symlink():
+            raise Fault(f"{path} is no file that could be replaced; choose another name")
 
 
 def digest_of(file: BinaryIO) -> str:

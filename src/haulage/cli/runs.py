@@ -11,7 +11,7 @@ import click
 from haulage.cli.advice import advice
 from haulage.cli.exports import OUTPUT_HELP, keeper_of, notice_text, report
 from haulage.cli.following import follow
-from haulage.cli.keeping import STANDARD_OUTPUT
+from haulage.cli.keeping import STANDARD_OUTPUT, place_meant
 from haulage.cli.opening import opened
 from haulage.cli.terminal import (
     DONE,
@@ -108,7 +108,7 @@ def list_runs(
         rows = [[*row, _parent(run)] for row, run in zip(rows, found, strict=True)]
     tell(table(heads, rows))
     if more:
-        say(f"there are more; --limit {min(limit * 5, LIMIT_MAX)} shows them")
+        say("there are more; " + ("raise --limit" if limit < LIMIT_MAX else "narrow them by --state or --dataset"))
     return DONE
 
 
@@ -191,7 +191,15 @@ def watch_run(run_id: str, config: Path, as_json: bool) -> int:
 
 @runs.command("fetch", epilog=example("haulage runs fetch 01928c5e-7b1f-7cc3-98c4-dc0c0c07398f -o orders.csv"))
 @click.argument("run_id", metavar="ID")
-@click.option("-o", "--output", type=click.Path(allow_dash=True), default=".", show_default=True, help=OUTPUT_HELP)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(allow_dash=True),
+    callback=place_meant,
+    default=".",
+    show_default=True,
+    help=OUTPUT_HELP,
+)
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 @shared
 def fetch_run(run_id: str, output: str, force: bool, config: Path, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -236,7 +237,9 @@ def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:
         return
     values = parameter.default if isinstance(parameter.default, tuple | list) else (parameter.default,)
     for value in values:
-        if not _fits(parameter, value):
+        if parameter.end and str(value) == str(date.max):
+            faults.wrong(f"{path}.default", str(value), "has no day after it to bind; write an earlier day, or none")
+        elif not _fits(parameter, value):
             faults.say(f"{path}.default = {shown(value)} is no {parameter.type}; write {_EXAMPLES[parameter.type]}")
 
 

@@ -31,6 +31,15 @@ def rewrite_names(sql: str, replace: Callable[[str], str]) -> str:
     return _PIECE.sub(lambda found: replace(found["name"]) if found["name"] else found[0], sql)
 
 
+def rewrite_identifiers(sql: str, replace: Callable[[str], str]) -> str:
+    """Replace every name in double quotes; text, comments and all else stay as they are."""
+    return _PIECE.sub(lambda found: replace(_name_in(found[0])) if found[0].startswith('"') else found[0], sql)
+
+
+def _name_in(quoted: str) -> str:
+    return quoted[1:-1].replace('""', '"')
+
+
 def statements(sql: str) -> list[str]:
     """The statements of a text without the semicolons between them; blanks and comments alone are none."""
     found: list[str] = []

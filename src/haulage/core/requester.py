@@ -46,8 +46,12 @@ class Requester:
                 message = f"Requester({name}={value!r}) is no text; write str(...)"
                 raise TypeError(message)
         for name, text in (("tenant", self.tenant), ("account", self.account)):
-            if not _is_kept_everywhere(text):
-                message = f"Requester({name}=…) has {len(text):,} characters; write 1 to {ID_MAX}, no NUL among them"
+            if not 0 < len(text) <= ID_MAX:
+                message = f"Requester({name}=…) has {len(text):,} characters; write 1 to {ID_MAX}"
+                raise ValueError(message)
+            if any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text):
+                # PostgreSQL keeps no NUL, no database half a surrogate pair.
+                message = f"Requester({name}=…) has a NUL or half a surrogate pair, which not every store keeps"
                 raise ValueError(message)
         grants: object = self.grants
         if isinstance(grants, str):  # "read" would be held by whoever has "orders.read"
@@ -82,8 +86,3 @@ class Requester:
             frozenset(map(str, grants)),
             key=None if key is None else str(key),
         )
-
-
-def _is_kept_everywhere(text: str) -> bool:
-    """PostgreSQL keeps no NUL, no database half a surrogate pair."""
-    return 0 < len(text) <= ID_MAX and not any(each == "\0" or "\ud800" <= each <= "\udfff" for each in text)

@@ -61,11 +61,14 @@ def read_value(parameter: Parameter, value: Any) -> Any:  # noqa: C901, PLR0912 
             raise wrong
         return number
     try:
-        if kind == "date":
-            return value if type(value) is date else _date(value)
-        return _timestamp(value)
+        moment = _timestamp(value) if kind == "timestamp" else value if type(value) is date else _date(value)
     except (ValueError, OverflowError, TypeError):
         raise wrong from None
+    if parameter.end and moment == date.max:
+        # The day after is bound. Without one the rows of this day would be missing, and nobody would be told.
+        or_none = ", or leave it out" if parameter.optional else ""
+        raise ValueError(f"{moment} has no day after it, and so cannot be an end; write an earlier day{or_none}")
+    return moment
 
 
 def example_of(parameter: Parameter) -> str:

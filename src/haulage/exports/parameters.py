@@ -89,8 +89,7 @@ def _bound(parameter: Parameter, value: Any) -> Any:
     if isinstance(value, tuple):
         return [_bound(replace(parameter, many=False), item) for item in value]
     if parameter.end and isinstance(value, date) and not isinstance(value, datetime):
-        # The end date includes its day: the query compares with < the day after.
-        value = value + timedelta(days=1) if value < date.max else value
+        value += timedelta(days=1)  # The end date includes its day: the query compares with < the day after.
     return plain(value)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from haulage.core.errors import BuildFailed
+from haulage.sources.address import address_of, unread_url
 from haulage.sources.query import needed, without_values
 
 if TYPE_CHECKING:
@@ -91,20 +92,17 @@ def connect(url: str) -> pymysql.Connection[Any]:
 
 
 def _parts(url: str) -> dict[str, Any]:
-    authority, _, place = url.partition("://")[2].partition("/")
-    who, _, host = authority.rpartition("@")
-    user, _, password = who.partition(":")
+    user, password, host, place = address_of(url, "mariadb")
     database, _, query = place.partition("?")
     name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     options = dict(parse_qsl(query))
     if (colon and not port.isdecimal()) or set(options) - set(IN_A_URL):
-        why = "its URL cannot be read; write mariadb://user:password@host:port/database, and %40 for an @ in it"
-        raise BuildFailed("source_unavailable", cause=why)
+        raise unread_url("mariadb")
     given: dict[str, Any] = {
         "host": (name if colon else host).strip("[]") or "localhost",
         "port": int(port) if colon else 3306,
-        "user": unquote(user) or None,
-        "password": unquote(password),
+        "user": user or None,
+        "password": password,
         "database": unquote(database) or None,
     }
     truths = {name: value in ("1", "true") for name, value in options.items() if name.startswith("ssl_verify")}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from haulage.core.errors import BuildFailed
 from haulage.core.pages import Page
 from haulage.core.reading import Column, Reading
+from haulage.sources.page_values import NoValue, size_of
 from haulage.sources.query import Name, chosen, columns_of, without_bound
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ BATCH_ROWS = 256  # as the sources of SQL have them
 BATCH_BYTES = 1024 * 1024
 EMPTY_PAGES = 1_000  # one after the other, each with another cursor: nobody's filter is so fine
 CAUSE_CHARACTERS = 300
-PLAIN = frozenset((int, float, bool, type(None)))
+AHEAD_SECONDS = 60  # that the clock of the one who says snapshot_at may be ahead of ours
 
 
 def open_source(host: Mapping[str, Any], pages: Mapping[str, Any]) -> PagesSource:
@@ -173,8 +175,7 @@ class PagesSnapshot:
                 cause = f"page {number}, row {count}: {_difference(row, keys)}"
                 raise BuildFailed("list_failed", cause=without_bound(cause, reading.binds))
             cells = tuple([row[key] for key in shown])
-            with _told(reading, f"page {number}"):
-                bytes_of_row = sum(map(_size, cells))
+            bytes_of_row = _size(cells, shown, reading, f"page {number}, row {count}")
             size += bytes_of_row
             batch_size += bytes_of_row
             if size > self._bytes:
@@ -235,7 +236,7 @@ def imported(place: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except MemoryError:
         raise
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
         cause = f"{place} cannot be imported: {type(problem).__name__}: {problem}"
         raise BuildFailed("list_failed", cause=cause[:CAUSE_CHARACTERS]) from problem
     if not callable(found):
@@ -328,18 +329,25 @@ def _instant(page: Page) -> int | None:
     if page.snapshot_at is None:
         return None
     try:
-        if page.snapshot_at.tzinfo is not None:
-            return round(page.snapshot_at.timestamp() * 1000)
+        at = None if page.snapshot_at.tzinfo is None else round(page.snapshot_at.timestamp() * 1000)
     except (AttributeError, ValueError, OverflowError):
-        pass
-    raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
+        at = None
+    if at is None:
+        raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
+    if at > (time.time() + AHEAD_SECONDS) * 1000:
+        raise BuildFailed("list_failed", cause="snapshot_at is in the future")
+    return at
 
 
-def _size(cell: Any) -> int:
-    kind = type(cell)
-    if kind is str or kind is bytes:
-        return len(cell)
-    return 8 if kind in PLAIN else len(repr(cell))
+def _size(cells: Sequence[Any], keys: Sequence[str], reading: Reading, where: str) -> int:
+    size = 0
+    for key, cell in zip(keys, cells, strict=True):
+        try:
+            size += size_of(cell)
+        except NoValue as problem:
+            cause = f"{where}, column {key!r}: {without_bound(str(problem), reading.binds)}"
+            raise BuildFailed("list_failed", cause=cause[:CAUSE_CHARACTERS]) from problem
+    return size
 
 
 def _kind(value: object) -> str:
@@ -357,7 +365,7 @@ class _told:  # noqa: N801 - reads as a sentence
         """Nothing to prepare."""
 
     def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> None:
-        if isinstance(problem, MemoryError) or not isinstance(problem, Exception | SystemExit):
-            return
+        if problem is None or isinstance(problem, MemoryError):
+            return  # everything else is the function's, also a KeyboardInterrupt or a SystemExit
         words = without_bound(f"{type(problem).__name__}: {problem}", self._binds)
         raise BuildFailed("list_failed", cause=f"{self._where}: {words}"[:CAUSE_CHARACTERS]) from problem

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from haulage.core.errors import BuildFailed
+from haulage.sources.address import address_of, unread_url
 from haulage.sources.postgresql_copy import LOOK_SECONDS, Copying
 from haulage.sources.query import needed, without_values
 
@@ -84,15 +84,14 @@ def _parts(url: str) -> dict[str, Any]:
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
-    authority, slash, place = url.partition("://")[2].partition("/")
-    who, _, host = authority.rpartition("@")
-    user, _, password = who.partition(":")
+    user, password, host, place = address_of(url, "postgresql")
     try:
-        given = dict(conninfo_to_dict(f"postgresql://{host}{slash}{place}"))
+        given = dict(conninfo_to_dict(f"postgresql://{host}{place and '/'}{place}"))
     except ProgrammingError:
-        why = "its URL cannot be read; write postgresql://user:password@host:port/database, and %40 for an @ in it"
-        raise BuildFailed("source_unavailable", cause=why) from None
-    return given | {key: unquote(value) for key, value in (("user", user), ("password", password)) if value}
+        raise unread_url("postgresql") from None
+    if not re.fullmatch("[0-9,]*", str(given.get("port", ""))):
+        raise unread_url("postgresql")  # it is part of a password, which the driver would tell
+    return given | {key: value for key, value in (("user", user), ("password", password)) if value}
 
 
 class Session:

@@ -89,8 +89,14 @@ def with_values(reading: Reading, literal: Callable[[Any, str | None], str]) -> 
 
 
 def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
-    """The columns asked for; a hidden one cannot be asked for."""
+    """The columns asked for; a hidden one cannot be asked for, and one that is not there cannot be hidden.
+
+    A misspelt or renamed column would else be written, which somebody meant to keep back.
+    """
     hidden = {name.lower() for name in reading.hidden}
+    there = {name.lower() for each in names for name in (each.own, each.key)}
+    if unknown := [name for name in reading.hidden if name.lower() not in there]:
+        raise BuildFailed("source_failed", cause=f"hidden: the query has no column {', '.join(map(repr, unknown))}")
     # Both columns of `select secret, secret` are hidden, and a Secret is too: SQL knows no case.
     shown = [each for each in names if not {each.own.lower(), each.key.lower()} & hidden]
     if reading.columns is not None:
@@ -100,7 +106,8 @@ def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
             raise BuildFailed("source_failed", cause=f"the query has no column {missing[0]!r} to write")
         shown = [by_key[key] for key in reading.columns]
     if not shown:
-        raise BuildFailed("source_failed", cause="every column of the query is hidden")
+        why = "every column of the query is hidden" if names else "the query has no columns"
+        raise BuildFailed("source_failed", cause=why)
     return shown
 
 
@@ -144,11 +151,9 @@ def order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
 
 
 def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
-    """Columns that a dataset speaks of and its query does not have, as sentences."""
+    """Columns that a dataset declares and its query does not have, as sentences."""
     known = {name.key for name in names}
-    lower = {key.lower() for key in known}
-    found = [f"hidden: the query has no column {name!r}" for name in reading.hidden if name.lower() not in lower]
-    return found + [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
+    return [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from haulage.core.binds import rewrite_names
+from haulage.core.binds import rewrite_identifiers, rewrite_names
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
 from haulage.sources.query import (
@@ -126,7 +126,24 @@ class SqliteSnapshot:
         return [Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
 
     def _wrapped(self, reading: Reading, what: str) -> str:
+        self._refuse_text_in_double_quotes(reading)
         return wrapped(reading, what, lambda sql: _listed(sql, reading))
+
+    def _refuse_text_in_double_quotes(self, reading: Reading) -> None:
+        """Refuse a name in double quotes that is no column: SQLite takes it for text, and ``"tenat" <> :a`` is true.
+
+        In backquotes it is a name and nothing else. Such a statement is only prepared: the headers of columns without a
+        name are as they are written. Python 3.11 cannot switch this off, and in views of the host it is not ours to.
+        """
+        if '"' not in f"{reading.sql}{reading.visible}":
+            return
+        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading)), _in_backquotes)
+        try:
+            with told(reading.binds):
+                self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
+        except BuildFailed as failed:
+            if "no such column" in (failed.cause or ""):  # what else is wrong is told of the statement itself
+                raise BuildFailed("source_failed", cause=f"{failed.cause}; write text in single quotes") from failed
 
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""
@@ -295,6 +312,10 @@ def _size(row: tuple[Any, ...]) -> int:
 
 
 # -- SQL -------------------------------------------------------------------------------------------
+
+
+def _in_backquotes(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _listed(sql: str, reading: Reading) -> str:

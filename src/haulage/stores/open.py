@@ -144,8 +144,9 @@ def _of_database(kind: Callable[[URL], Dialect]) -> Callable[[URL], Dialect]:
     def made(url: URL) -> Dialect:
         if not url.database:
             raise ValueError("it names no database")
-        if "@" in (url.host or ""):  # else the end of the password is looked up as a part of the host's name
-            raise ValueError("there is more than one @ in it; in a password write %40")
+        # Else the end of a password is looked up as the name of a host, and told as the place of the store.
+        if "@" in f"{url.host}{url.database}":
+            raise ValueError("there is more than one @ in it; in a password write %40, and %2F for a /")
         return kind(url)
 
     return made

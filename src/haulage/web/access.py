@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import inspect
 import ipaddress
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -132,14 +133,41 @@ def query_faults(request: Request) -> list[Fault]:
     return [Fault(pointer_to("query", name), "is not known here") for name in request.query_params]
 
 
+def doubled_faults(request: Request) -> list[Fault]:
+    """A fault for each query parameter that is given twice: one of the two would silently not count."""
+    times = Counter(name for name, _ in request.query_params.multi_items())
+    return [Fault(pointer_to("query", name), "is given twice; write it once") for name in times if times[name] > 1]
+
+
 def refuse_foreign_site(request: Request) -> None:
-    """Refuse what a browser says another site has sent.
+    """Refuse what a browser says another site has sent: by ``Sec-Fetch-Site``, or by ``Origin`` where that is missing.
+
+    A browser leaves the first out over plain http, and an old one always. A program sends neither.
 
     Raises:
         Refused: ``csrf``.
     """
-    if request.headers.get("sec-fetch-site") in FOREIGN_SITES:
+    site, origins = request.headers.get("sec-fetch-site"), request.headers.getlist("origin")
+    if site in FOREIGN_SITES or (site is None and not all(_is_ours(request, each) for each in origins)):
         raise Refused("csrf", "Requests that change something are not taken from other sites.")
+
+
+def _is_ours(request: Request, origin: str) -> bool:
+    """Say whether an Origin is the host that was asked; ``null`` and what is no web page are not.
+
+    A proxy may say in a header which host its client asked: no page of another site can send that. It may also speak
+    https for us, so https is ours where we see http; never the other way round.
+    """
+    try:
+        theirs = urlsplit(origin)
+        if theirs.scheme != "https" and (theirs.scheme, request.url.scheme) != ("http", "http"):
+            return False
+        usual = 443 if theirs.scheme == "https" else 80
+        asked = ",".join([*request.headers.getlist("host"), *request.headers.getlist("x-forwarded-host")]).split(",")
+        ours = [urlsplit(f"//{host.strip()}") for host in asked]
+        return (theirs.hostname, theirs.port or usual) in [(each.hostname, each.port or usual) for each in ours]
+    except ValueError:
+        return False
 
 
 async def identify(door: Door, request: Request) -> Requester | None:

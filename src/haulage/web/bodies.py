@@ -99,7 +99,8 @@ def _without(given: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> 
 
 
 def _said(kind: str, message: str) -> str:
-    return "is not known here" if kind == "extra_forbidden" else message
+    ours = {"extra_forbidden": "is not known here", "model_type": "write an object, with its members by their names"}
+    return ours.get(kind, message)
 
 
 def _refuse_media_type(request: Request) -> None:

@@ -14,7 +14,7 @@ from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.show import show
-from haulage.web.access import Asking, Asks, no_query, query_faults, standing_of
+from haulage.web.access import Asking, Asks, doubled_faults, no_query, query_faults, standing_of
 from haulage.web.answers import document, representation
 from haulage.web.bodies import Given, body_of
 from haulage.web.openapi import body, says
@@ -52,7 +52,9 @@ def request_export(
 ) -> Response:
     """Ask for an export. 202 for a new run; 200 for an equal one under way, or for the same Idempotency-Key."""
     wish, faults = given.shape, [*given.faults, *query_faults(request)]
-    if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
+    if len(request.headers.getlist("idempotency-key")) > 1:
+        faults.append(Fault("/header/Idempotency-Key", "is given twice; write it once"))
+    elif idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         faults.append(Fault("/header/Idempotency-Key", "write 1 to 200 printable characters of ASCII"))
     if wish is None:
         raise Refused("invalid", faults=faults)
@@ -72,7 +74,9 @@ def list_exports(request: Request, asking: Asks, query: Annotated[ListQuery, Que
     """One's own exports, newest first; with ``parent`` those of a parent that is one's own now."""
     size_max = asking.services.doors.page_size
     limit = query.limit if "limit" in query.model_fields_set else min(query.limit, size_max)
-    faults = [Fault("/query/limit", f"write at most {size_max}")] if limit > size_max else []
+    faults = doubled_faults(request)
+    if limit > size_max:
+        faults.append(Fault("/query/limit", f"write at most {size_max}"))
     before = None
     if query.cursor is not None:
         before = asking.door.tokens.read_page(asking.binding, query.cursor)

@@ -174,6 +174,8 @@ def refuse_others(asking: Asking) -> None:
     """
     if not asking.requester.holds(OPERATOR):
         raise Refused("forbidden", "This needs the operator grant.")
+    if asking.services.store.one_tenant:  # No other moment will do, as "unavailable" would say.
+        raise Refused("forbidden", "This server acts for one tenant at a time and cannot see all; ask one that can.")
 
 
 def _metrics(services: Services, asking: Asking) -> Iterator[str]:
