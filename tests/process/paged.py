@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -168,6 +169,16 @@ def hungry(_requester, _cursor, _limit, rows):
     return Page([{"i": 1, "name": "x" * 10**12}])
 
 
+def leaving_something(requester, cursor, limit, rows):
+    """It starts a program far from its own group, and forgets it; told to, it waits for ever."""
+    program = [sys.executable, "-IS", "-c", "import time; time.sleep(3600)", str(Path.cwd())]
+    subprocess.Popen(program, start_new_session=True, env={})
+    if rows == STAYS:
+        time.sleep(3600)
+    return names(requester, cursor, limit, rows)
+
+
+STAYS = 4_711
 asked_before: list[int] = []
 
 

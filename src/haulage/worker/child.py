@@ -2,8 +2,9 @@
 
 It knows nothing of the queue and imports no store. It dies with its supervisor, also in the middle of a
 silent statement: a thread waits on the lifeline pipe, whose other end the supervisor holds, and kills the
-whole process group at its end. TERM keeps its default and ends the process at once, whatever it is doing; only where
-a server works for us does a thread tell it first to stop.
+whole process group at its end. Where code of the host runs in it, a keeper above it does that (``keeper.py``).
+TERM keeps its default and ends the process at once, whatever it is doing; only where a server works for us does a
+thread tell it first to stop.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ if TYPE_CHECKING:
     from haulage.exports.build import BuildOrder, Built
 
 MIB = 1024 * 1024
+BELOW_KEEPER = "kept"  # the word for a build that a keeper stands above
 
 
 def main() -> None:
     """Build what the order says; the result is the last line of the report pipe."""
     lifeline, report = map(int, sys.argv[1:3])
     _die_when_told()
-    _die_with_parent(lifeline)
+    if BELOW_KEEPER in sys.argv[3:]:
+        from haulage.worker.keeper import fork_below_keeper
+
+        fork_below_keeper(lifeline, report)
+    else:
+        _die_with_parent(lifeline)
     # After the lifeline: loading the builder takes most of the start.
     from haulage.core.errors import BuildFailed
     from haulage.exports.build import BuildOrder
