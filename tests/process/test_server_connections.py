@@ -71,6 +71,8 @@ def test_a_door_whose_connections_all_ended_while_it_was_idle_is_served_at_the_f
     exports, sessions = house.store.exports, house.store.sessions
     with ThreadPoolExecutor(5) as together:
         list(together.map(lambda _: exports.waiting(), range(50)))
+    exports.get("nobody")
+    assert house.store._database.spare  # one that is kept beside the pool
     port = int(house.store_url.rpartition(":")[2].partition("/")[0])
     before = connected(port)
     ended = end_connections(house)
