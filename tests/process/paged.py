@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -72,6 +72,20 @@ def of_two_instants(requester, cursor, limit, rows):
 
 def of_no_zone(requester, cursor, limit, rows):
     return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(tzinfo=None))
+
+
+def of_the_future(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(year=3026))
+
+
+def of_a_clock_ahead(requester, cursor, limit, rows):
+    """By as much as the clocks of two hosts may differ."""
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20) if cursor is None else SAID[0]
+    SAID[:] = [at]
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=at)
+
+
+SAID: list[datetime] = []
 
 
 def stuck(_requester, _cursor, _limit, rows):

@@ -177,6 +177,12 @@ def test_a_snapshot_is_what_all_pages_say_alike(asks, function, at, noticed):
     assert ("ready", at, noticed) == (run.state, run.snapshot_at, notices(run))
 
 
+def test_a_snapshot_of_a_clock_that_is_a_little_ahead_is_one(asks):
+    run = asks(paged.of_a_clock_ahead)
+
+    assert ("ready", [], 0) == (run.state, notices(run), run.snapshot_at % 1_000)
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -193,6 +199,7 @@ FAULTS = {
     "no page": (paged.no_page, "list_failed", "page 1: it answered a list; write return Page(rows, cursor)"),
     "a coroutine": (paged.not_awaited, "list_failed", "page 1: it answered a coroutine"),
     "an instant without a zone": (paged.of_no_zone, "list_failed", "snapshot_at is no instant with a zone"),
+    "an instant to come": (paged.of_the_future, "list_failed", "snapshot_at lies in the future"),
     "more rows than asked for": (paged.too_many, "page_oversize", None),
     "rows without end": (paged.endless_page, "page_oversize", None),
     "too many bytes": (paged.fat, "page_oversize", None),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -29,6 +30,7 @@ BATCH_ROWS = 256  # as the sources of SQL have them
 BATCH_BYTES = 1024 * 1024
 EMPTY_PAGES = 1_000  # one after the other, each with another cursor: nobody's filter is so fine
 CAUSE_CHARACTERS = 300
+AHEAD_SECONDS = 60  # that the clock of who made a snapshot may be ahead of ours
 PLAIN = frozenset((int, float, bool, type(None)))
 
 
@@ -329,7 +331,10 @@ def _instant(page: Page) -> int | None:
         return None
     try:
         if page.snapshot_at.tzinfo is not None:
-            return round(page.snapshot_at.timestamp() * 1000)
+            instant = round(page.snapshot_at.timestamp() * 1000)
+            if instant <= (time.time() + AHEAD_SECONDS) * 1000:
+                return instant
+            raise BuildFailed("list_failed", cause="snapshot_at lies in the future")
     except (AttributeError, ValueError, OverflowError):
         pass
     raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")

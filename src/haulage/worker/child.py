@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from haulage.exports.build import BuildOrder, Built
 
 MIB = 1024 * 1024
+ROOM = 4 * MIB  # of memory: a build that has less left can load or start nothing more
 BELOW_KEEPER = "kept"  # the word for a build that a keeper stands above
 
 
@@ -64,7 +65,8 @@ def main() -> None:
     except MemoryError:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
-        tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+        code = "out_of_memory" if _is_full() else "build_failed"
+        tell({"failed": code, "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
 
 
 def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: Callable[[str], None]) -> Built:
@@ -160,12 +162,36 @@ def _cancel_when_told(source: Source) -> None:
     signal.set_wakeup_fd(tells)
 
 
+def _is_full() -> bool:
+    """Say whether so little memory is left that whatever went wrong is likely to have wanted more.
+
+    What cannot be loaded, started or opened for want of memory says so in many ways: a module that lacks a name, a
+    thread that cannot be started, a library that cannot be mapped.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return allowed != resource.RLIM_INFINITY and _address_space() + ROOM > allowed
+
+
+def _address_space() -> int:
+    """What is used of it now."""
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    try:
+        return int(os.read(statm, 64).split()[0]) * resource.getpagesize()
+    finally:
+        os.close(statm)
+
+
 def _limit(order: BuildOrder) -> None:
     """Set the outer fences: address space, and the size of one file.
 
     The second lies so far above both limits counted elsewhere that those are always met first.
+
+    Raises:
+        MemoryError: we are larger already. Told before there is a limit, while there is memory to tell it with.
     """
     limits = order.plan["limits"]
+    if _address_space() > limits["memory_bytes"]:
+        raise MemoryError
     largest = max(order.file_bytes + MIB, limits["sort_bytes"] + 256 * MIB)
     for kind, value in ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_FSIZE, largest)):
         _, hard = resource.getrlimit(kind)
