@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -209,6 +210,33 @@ def test_a_table_of_the_callers_own_does_not_take_the_place_of_the_one_that_is_c
     assert [(1,)] == before
     assert ([0, 0, 0], 3) == (planted, now)
     assert place in (2, 3)
+
+
+def test_what_the_runtime_role_can_read_of_all_tenants_is_what_the_page_says(house):
+    """As the server knows it, of every column; and what it can write beside the two tables that are bound."""
+    with house.connected(RUNTIME) as runtime:
+        rights = runtime.execute("""
+            select c.relname, has_table_privilege(c.oid, 'select'), array_agg(a.attname::text order by a.attname),
+                array_remove(array[case when has_table_privilege(c.oid, 'insert') then 'insert' end,
+                    case when has_any_column_privilege(c.oid, 'update') then 'update' end,
+                    case when has_table_privilege(c.oid, 'delete') then 'delete' end], null)
+            from pg_class c join pg_attribute a on a.attrelid = c.oid join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = 'public' and c.relkind in ('r', 'v', 'm', 'p') and a.attnum > 0 and not a.attisdropped
+            and has_column_privilege(c.oid, a.attnum, 'select') group by c.oid""").fetchall()
+        seen = runtime.execute("select count(*) from sessions").fetchone()
+    readable = {table: None if whole else columns for table, whole, columns, _ in rights}
+    writable = {table: written for table, *_, written in rights if written}
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    told = page.partition("What `haulage_runtime` can read of all tenants")[2].partition("\n\n")[0]
+
+    bound = {"exports": None, "idempotency_keys": None}
+    others = {"sessions": None, "workers": None, "tenant_gates": ["flow", "queued"], "run_pools": None,
+              "haulage_facts": None}  # fmt: skip
+    assert bound | others == readable
+    assert {"exports": ["insert", "update"], "idempotency_keys": ["insert", "delete"], "sessions": ["insert", "delete"],
+            "haulage_facts": ["insert", "update", "delete"]} == writable  # fmt: skip
+    assert (0,) == seen
+    assert [] == [name for name in (*others, "flow", "queued") if f"`{name}`" not in told]
 
 
 # -- the role of workers, and the one that only routes -----------------------------------------------------

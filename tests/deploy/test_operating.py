@@ -8,10 +8,13 @@ import re
 import subprocess
 
 import pytest
+from tests.conformance.cases import STORES
 from tests.deploy.units import DEPLOY, HERE, UNITS, Unit
+from tests.servers import postgresql
 from tests.stories.terminal import CONFIGURATION, Terminal, until
 
 from haulage.core.limits import MIB, BuildLimits, ExportLimits
+from haulage.stores.tenants import WORKER
 
 pytestmark = pytest.mark.process
 
@@ -28,11 +31,11 @@ def block(name):
 class Site(Terminal):
     """A shop with a worker, and what an operator types."""
 
-    def type(self, name):
+    def type(self, name, **more):
         """Run the commands of a block of the page; a failing one ends it."""
         environ = {
-            **self.environ, "STATE": str(self.folder), "BACKUP": str(self.folder / "backup"),
-            "HAULAGE_CONFIG": str(self.config), "PATH": f"{HERE}:{self.environ['PATH']}",
+            **self.environ, **more, "STATE": str(self.folder), "BACKUP": str(self.folder / "backup"),
+            "HAULAGE_CONFIG": str(self.config), "PATH": f"{HERE}:{more.get('PROGRAMS', '')}:{self.environ['PATH']}",
         }  # fmt: skip
         done = subprocess.run(
             ["sh", "-euc", block(name)], env=environ, cwd="/", capture_output=True, text=True, check=False
@@ -94,6 +97,61 @@ def test_runs_that_lived_at_the_backup_are_ended_after_the_restore(site):
     until(lambda: site.run("sweep").code == 0 and site.states()[run] == "failed")
     assert "worker_lost" == json.loads(site.run("runs", "show", run, "--json").out)["failure"]["code"]
     assert [] == list((site.folder / "artifacts" / "work").iterdir())
+
+
+class Dumped(Site):
+    """A shop with its store on PostgreSQL, and what its owner types."""
+
+    def type(self, name, database):
+        url = database.replace("postgresql+psycopg", "postgresql")
+        return super().type(name, DATABASE=url, HAULAGE_STORE=url, PROGRAMS=str(postgresql.programs()))
+
+
+@pytest.mark.parametrize("roles", [[], ["--roles"]], ids=["the owner alone", "with roles"])
+def test_the_owner_of_a_store_on_postgresql_saves_all_of_it_and_brings_it_back(tmp_path, roles):
+    """Of every tenant, with triggers and row security: the copy is entered and worked with as the store was."""
+    opener = STORES["postgresql"]
+    url, empty = opener.new(), opener.new()
+    site = Dumped(tmp_path).shop(configuration=SHOP.replace("sqlite:///haulage.db", url))
+    (tmp_path / "backup").mkdir()
+    assert 0 == site.run("migrate", "up", *roles).code
+    for number in range(3):
+        assert 0 == site.run("export", "orders", "-o", f"{number}.csv", "-p", f"since=2026-01-0{number + 1}").code
+    opener.execute(url, "update exports set tenant = 'other' where id = (select min(id) from exports)")
+    before = rows_of(opener, url)
+    dumped = site.type("dump", url)
+    restored = site.type("bring back", empty)
+    enter = opener.as_role(empty, WORKER) if roles else empty
+    after = rows_of(opener, empty)
+    worked = site.run("export", "orders", "-o", "again.csv", HAULAGE_STORE=enter)
+    apart = site.run("doctor", HAULAGE_STORE=enter).out
+
+    assert (0, "") == dumped
+    assert "3 whole and as written" in restored[1], restored
+    assert (3, before) == (len(before), after)
+    assert 0 == worked.code, worked.err
+    assert 4 == len(rows_of(opener, empty))
+    assert not roles or "OK    tenants" in apart, apart
+
+
+def rows_of(opener, url):
+    return opener.execute(url, "select id, tenant, state, sha256 from exports order by id")
+
+
+def test_what_the_page_says_cannot_be_saved_is_refused_and_not_saved_in_part(tmp_path):
+    """The plain command as the owner, and the page's as a worker: no copy without rows that looks like one."""
+    opener = STORES["postgresql"]
+    url = opener.new()
+    site = Dumped(tmp_path).shop(configuration=SHOP.replace("sqlite:///haulage.db", url))
+    (tmp_path / "backup").mkdir()
+    assert 0 == site.run("migrate", "up", "--roles").code
+    as_worker = site.type("dump", opener.as_role(url, WORKER))
+    place = url.replace("postgresql+psycopg", "postgresql")
+    program = [postgresql.programs() / "pg_dump", "--no-owner", place]
+    plain = subprocess.run(program, capture_output=True, text=True, check=False)
+
+    assert (1, True) == (as_worker[0], "permission denied" in as_worker[1])
+    assert (1, True) == (plain.returncode, "row-level security" in plain.stderr)
 
 
 def test_the_figures_of_the_page_are_those_of_the_product():

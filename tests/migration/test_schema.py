@@ -27,7 +27,7 @@ from haulage.stores.open import Schema, open_store
 from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, counters, metadata
 
 ROOT = Path(__file__).parents[2]
-OF_ALEMBIC = "alembic_version"
+VERSIONS = "haulage_version"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def schema_of(path):
     """Everything SQLite knows of a schema, without what only the layout of the text is."""
     with closing(sqlite3.connect(path)) as direct:
         found = direct.execute("select name, sql from sqlite_master where sql is not null").fetchall()
-    return {name: _lines(sql) for name, sql in found if name != OF_ALEMBIC}
+    return {name: _lines(sql) for name, sql in found if name != VERSIONS}
 
 
 def _lines(sql):
@@ -58,7 +58,7 @@ def _lines(sql):
 
 def test_the_migrations_make_what_the_tables_say(store, path):
     with create_engine(f"sqlite:///{path}").connect() as connection:
-        opts = {"compare_type": True, "include_object": made_on("sqlite")}
+        opts = {"compare_type": True, "version_table": VERSIONS, "include_object": made_on("sqlite")}
         context = MigrationContext.configure(connection, opts=opts)
 
         assert [] == compare_metadata(context, metadata)
@@ -84,7 +84,7 @@ def test_the_migrations_make_what_the_tables_say_on_a_server(name):
     with closing(open_store(url, migrate_new=False)) as store:
         store.migrate()
         with create_engine(url).connect() as connection:
-            opts = {"compare_type": name != "mariadb", "include_object": made_on(name)}
+            opts = {"compare_type": name != "mariadb", "include_object": made_on(name), "version_table": VERSIONS}
             context = MigrationContext.configure(connection, opts=opts)
             different = compare_metadata(context, [metadata, counters])
             checks = {each["name"] for each in inspect(connection).get_check_constraints("exports")}
@@ -97,7 +97,7 @@ def test_the_migrations_make_what_the_tables_say_on_a_server(name):
 
     assert [] == different
     assert {each.name for each in metadata.tables["exports"].constraints if isinstance(each, CheckConstraint)} <= checks
-    assert ([OF_ALEMBIC], []) == (left, list(routines))
+    assert ([], []) == (left, list(routines))
     assert Schema(SCHEMA_VERSION, MIN_WORKER) == again
 
 
@@ -173,6 +173,64 @@ def break_off(config, target):
     raise RuntimeError("the power went out")
 
 
+def own_alembic(url, revision):
+    """The application's own table of Alembic, beside which ours are put."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table alembic_version (version_num varchar(32) primary key)")
+        connection.exec_driver_sql(f"insert into alembic_version values ('{revision}')")
+    return engine
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("revision", ["abc123def456", "0001"])
+def test_an_application_that_uses_alembic_itself_keeps_its_revision(name, revision, tmp_path):
+    url = f"sqlite:///{tmp_path}/app.db" if name == "sqlite" else STORES[name].new()
+    engine = own_alembic(url, revision)
+    with closing(open_store(url, migrate_new=False)) as store:
+        store.migrate()
+        made = store.schema()
+        store.exports.add(ExportRun(id=new_id(), tenant="north", state="queued", requested_at=1))
+        store.migrate("base")
+    with closing(engine.connect()) as connection:
+        left = inspect(connection).get_table_names()
+        kept = connection.exec_driver_sql("select version_num from alembic_version").scalars().all()
+    engine.dispose()
+
+    assert Schema(SCHEMA_VERSION, MIN_WORKER) == made
+    assert ["alembic_version", *[VERSIONS] * (name == "sqlite")] == sorted(left)  # a file remembers that it was one
+    assert [revision] == kept
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql", "mariadb"])
+def test_tables_of_somebody_else_with_our_names_are_named_and_left_alone(name, tmp_path):
+    url = f"sqlite:///{tmp_path}/app.db" if name == "sqlite" else STORES[name].new()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create table exports (id integer)")
+        connection.exec_driver_sql("create table sessions (id integer)")
+    told = r"names of ours \(exports, sessions\); name another database"
+    with closing(open_store(url, migrate_new=False)) as store, pytest.raises(SchemaMismatch, match=told):
+        store.migrate()
+    with closing(engine.connect()) as connection:
+        left = inspect(connection).get_table_names()
+    engine.dispose()
+
+    assert ["exports", "sessions"] == sorted(left)
+
+
+def test_a_store_whose_versions_stood_in_alembics_own_table_is_migrated_on(store, path):
+    with closing(sqlite3.connect(path)) as direct, direct:
+        direct.execute("alter table haulage_version rename to alembic_version")
+    store.migrate()
+    run = ExportRun(id=new_id(), tenant="north", state="queued", requested_at=1)
+    store.exports.add(run)
+
+    assert run == store.exports.get(run.id)
+    store.migrate("base")
+    assert Schema(None, None) == store.schema()
+
+
 def test_revisions_stand_in_one_row_and_their_numbers_are_the_facts(store):
     folder = Path(migrations.__file__).parent
     script = ScriptDirectory(str(folder))
@@ -218,7 +276,7 @@ RIGHTS = "create, alter, index, references, select, insert, update, delete, drop
 
 @pytest.mark.parametrize(
     ("rights", "told", "left"),
-    [(RIGHTS, "1370|1044", {OF_ALEMBIC}), (f"{RIGHTS}, create routine, alter routine", "1142", None)],
+    [(RIGHTS, "1370|1044", set()), (f"{RIGHTS}, create routine, alter routine", "1142", None)],
     ids=["no routines", "no triggers"],
 )
 def test_a_migration_of_mariadb_that_breaks_off_is_no_schema(rights, told, left):

@@ -252,6 +252,12 @@ class House:
         until(lambda: len(self.children()) == 1, lambda: f"{self.children()} are alive")
         return self.children()[0]
 
+    def keeper_and_build(self) -> tuple[int, int]:
+        """The two processes of the one build of the host's code that lives."""
+        words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.children()}
+        (build,) = [pid for pid, said in words.items() if b"haulage.worker.child" in said]
+        return int(Path(f"/proc/{build}/stat").read_text().rpartition(")")[2].split()[1]), build
+
     # -- runs --------------------------------------------------------------------------------------
 
     def request(self, dataset: str = "names", *, requester: Requester = AMINA, **asked) -> str:

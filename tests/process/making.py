@@ -73,7 +73,11 @@ def asked() -> None:
         request = json.load(file)
     status = os.stat(".")
     seen = {"words": sys.argv[5:], "environment": dict(os.environ), "request": request, "cwd": os.getcwd()}
-    seen |= {"mode": stat.S_IMODE(status.st_mode), "input": sys.stdin.read(), "group": os.getpgrp() == os.getppid()}
+    seen |= {
+        "mode": stat.S_IMODE(status.st_mode),
+        "input": sys.stdin.read(),
+        "group": os.getpgrp() == os.getpgid(os.getppid()),
+    }
     seen |= {"descriptors": sorted(os.listdir("/proc/self/fd")), "umask": os.umask(0)}
     write(json.dumps(seen).encode())
     report()
@@ -226,6 +230,13 @@ def stays() -> None:
     fork(for_ever, session=True)
     write(b"some")
     for_ever()
+
+
+def stays_without_a_mark() -> None:
+    """As ``stays``, and one of them knows nothing of where it came from."""
+    words = [sys.executable, "-IS", __file__, "stays_quietly", *sys.argv[2:]]
+    fork(lambda: os.execve(words[0], words, {}), session=True)
+    stays()
 
 
 def stays_quietly() -> None:

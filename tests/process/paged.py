@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -73,6 +74,16 @@ def of_two_instants(requester, cursor, limit, rows):
 
 def of_no_zone(requester, cursor, limit, rows):
     return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(tzinfo=None))
+
+
+def of_a_clock_ahead(requester, cursor, limit, rows):
+    """By as much as the clocks of two hosts may differ."""
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20) if cursor is None else SAID[0]
+    SAID[:] = [at]
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=at)
+
+
+SAID: list[datetime] = []
 
 
 def stuck(_requester, _cursor, _limit, rows):
@@ -204,6 +215,16 @@ def of_the_future(requester, cursor, limit, rows):
     return names(requester, cursor, limit, rows)._replace(snapshot_at=datetime.now(UTC) + timedelta(minutes=3))
 
 
+def leaving_something(requester, cursor, limit, rows):
+    """It starts a program far from its own group, and forgets it; told to, it waits for ever."""
+    program = [sys.executable, "-IS", "-c", "import time; time.sleep(3600)", str(Path.cwd())]
+    subprocess.Popen(program, start_new_session=True, env={})
+    if rows == STAYS:
+        time.sleep(3600)
+    return names(requester, cursor, limit, rows)
+
+
+STAYS = 4_711
 asked_before: list[int] = []
 
 

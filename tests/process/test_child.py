@@ -318,6 +318,21 @@ def test_memory_has_a_limit_of_its_own(house, memory_mib, compression, expected)
     house.assert_whole()
 
 
+@pytest.mark.parametrize("memory_mib", [1, 10, 20])
+def test_memory_that_is_too_little_to_begin_with_says_so(house, tmp_path, memory_mib):
+    limits = order_for(house, tmp_path).plan["limits"] | {"memory_bytes": memory_mib * MIB}
+
+    heard, _code, words = built(house, tmp_path, plan=order_for(house, tmp_path).plan | {"limits": limits})
+
+    assert "out_of_memory" == heard[-1]["failed"], (heard, words)
+
+
+def test_a_failure_with_memory_to_spare_is_not_one_of_memory(house, tmp_path):
+    heard, _code, _words = built(house, tmp_path, format="papyrus")
+
+    assert "build_failed" == heard[-1]["failed"]
+
+
 def test_rows_that_suddenly_become_huge_do_not_become_as_much_memory(house):
     """A thousand short rows, then forty of 10 MB: fetched in hundreds, they would be gigabytes."""
     build = replace(BUILD, memory_bytes=300 * MIB)

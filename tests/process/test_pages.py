@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,6 +177,12 @@ def test_a_snapshot_is_what_all_pages_say_alike(asks, function, at, noticed):
     assert ("ready", at, noticed) == (run.state, run.snapshot_at, notices(run))
 
 
+def test_a_snapshot_of_a_clock_that_is_a_little_ahead_is_one(asks):
+    run = asks(paged.of_a_clock_ahead)
+
+    assert ("ready", [], 0) == (run.state, notices(run), run.snapshot_at % 1_000)
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -289,6 +297,49 @@ def test_a_function_that_hangs_has_its_time(house, asks):
     run = asks(paged.hanging, limits=replace(BUILD, generation_seconds=1.5))
 
     assert "generation_timeout" == run.failure_code
+    house.assert_nothing_left()
+
+
+def left_by(house):
+    """What ``leaving_something`` has started for this house and lives."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            found += [int(entry.name)] if b"3600" in words and str(house.artifacts_root).encode() in words else []
+    return found
+
+
+def test_what_a_function_has_started_ends_with_a_run_that_is_ready(house, asks):
+    run = asks(paged.leaving_something, wish={"rows": 5})
+
+    assert "ready" == run.state
+    assert [] == left_by(house)
+    house.assert_whole()
+
+
+@pytest.mark.parametrize("killed", ["worker", "build", "cancelled"])
+def test_what_a_function_has_started_ends_with_its_build_whatever_ended_that(house, killed):
+    worker = house.worker()
+    run = house.request(declare(house, paged.leaving_something), rows=paged.STAYS)
+    until(lambda: len(left_by(house)) == 1)
+    _, build = house.keeper_and_build()
+    if killed == "cancelled":
+        house.cancel(run)
+    else:
+        os.kill(worker.pid if killed == "worker" else build, signal.SIGKILL)
+    until(lambda: not left_by(house), lambda: f"{left_by(house)} lives on")
+    if killed == "worker":
+        worker.end()
+        house.let_leases_run_out()
+        house.sweep()
+        house.sweep()
+
+    ended = house.wait(run)
+    assert {"worker": "worker_lost", "build": "child_killed", "cancelled": None}[killed] == ended.failure_code
     house.assert_nothing_left()
 
 

@@ -43,6 +43,24 @@ def test_an_export_is_made_from_the_request_to_the_file(terminal):
     assert "FAIL  store" not in doctor.out
 
 
+def test_a_database_of_an_application_gets_our_tables_beside_its_own(terminal, request):
+    """Which may have a table of Alembic, and is refused with our names where it has those itself."""
+    kind = request.node.callspec.params["terminal"]
+    url = terminal.config.read_text().partition('store = "')[2].partition('"')[0]
+    STORES[kind].execute(url, "create table alembic_version (version_num varchar(32))")
+    STORES[kind].execute(url, "insert into alembic_version values ('abc123def456')")
+    STORES[kind].execute(url, "create table exports (id integer)")
+    refused = terminal.run("migrate", "up")
+    STORES[kind].execute(url, "drop table exports")
+    made = terminal.run("migrate", "up")
+    exported = terminal.run("export", "orders", "-o", "orders.csv")
+
+    assert (2, 0, 0) == (refused.code, made.code, exported.code), refused.err + made.err + exported.err
+    assert "the names of ours (exports); name another database in store" in refused.err
+    assert "see that the server runs" not in refused.err
+    assert [("abc123def456",)] == [tuple(row) for row in STORES[kind].execute(url, "select * from alembic_version")]
+
+
 MISSING = {
     "postgresql": [f"drop trigger exports_counted_{move} on exports" for move in ("insert", "update")],
     "mariadb": ["drop trigger exports_counted_insert", "drop procedure exports_went", "drop procedure exports_worked"],

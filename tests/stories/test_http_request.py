@@ -12,7 +12,9 @@ from decimal import Decimal
 import pytest
 from tests.stories.conftest import read_all
 
+from haulage.core.errors import StoreUnavailable
 from haulage.core.limits import DoorLimits, ExportLimits
+from haulage.exports.request import Exports
 
 ASKED = {"dataset": "orders", "format": "csv"}
 
@@ -373,3 +375,37 @@ def test_what_the_store_holds_is_what_was_sent(house):
     assert "amina" == run.account
     assert Decimal("0.1") == Decimal(run.parameters["floor"])
     assert held.id == run.id
+
+
+def test_what_was_accepted_is_answered_as_accepted_although_the_store_then_falls_silent(house, monkeypatch):
+    """Its place in the queue is not known, and says so; who only looks is told that the store does not answer."""
+
+    def silent(_self, _run):
+        raise StoreUnavailable("it restarts")
+
+    client = house.client("key-amina")
+    monkeypatch.setattr(Exports, "queue_position", silent)
+    asked = client.post("/api/exports", json={"dataset": "orders", "format": "csv"})
+    looked = client.get(asked.headers["location"])
+    cancelled = client.delete(asked.headers["location"])
+    monkeypatch.undo()
+
+    assert (202, "queued", None) == (asked.status_code, asked.json()["state"], asked.json()["queue_position"])
+    assert 503 == looked.status_code
+    assert (200, "cancelled", None) == (
+        cancelled.status_code, cancelled.json()["state"], cancelled.json()["queue_position"],
+    )  # fmt: skip
+    assert "cancelled" == client.get(asked.headers["location"]).json()["state"]
+
+
+def test_a_file_that_was_removed_is_answered_as_removed_although_the_store_then_falls_silent(house, monkeypatch):
+    client = house.client("key-amina")
+    run = house.ready(client)
+
+    def silent(_self, _run):
+        raise StoreUnavailable("it restarts")
+
+    monkeypatch.setattr(Exports, "queue_position", silent)
+    removed = client.post(f"/api/exports/{run['token']}/expire")
+
+    assert (200, "expired") == (removed.status_code, removed.json()["state"])

@@ -5,11 +5,13 @@ And the command line: who makes the roles, and what `doctor` says of whoever com
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 from starlette.testclient import TestClient
 from tests.conformance.cases import STORES
+from tests.process.test_server_connections import connected
 from tests.servers.openers import OWNER
 from tests.stories.terminal import CONFIGURATION, Terminal, until
 
@@ -148,6 +150,22 @@ def test_the_web_of_one_tenant_answers_everybody_and_leaves_the_sweep_to_workers
     assert (foreign.status_code, foreign.json()["code"]) == (unknown.status_code, unknown.json()["code"])
     assert [200, 403, 403, 403] == [each.status_code for each in operators]
     assert all("one tenant at a time" in each.json()["detail"] for each in operators[2:])
+
+
+def test_a_web_whose_server_was_restarted_while_nobody_asked_serves_the_first_who_does(web, opener, terminal):
+    """It does not sweep, so nothing but a request would find out that its connections are gone."""
+    until(lambda: web.store.workers.claiming(15))
+    app = web.asgi(authenticate=lambda _request: AMINA)
+    with TestClient(app, base_url="http://localhost") as client:
+        with ThreadPoolExecutor(4) as together:
+            assert {200} == {each.status_code for each in together.map(client.get, ["/exports"] * 12)}
+        end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database()"
+        ((ended,),) = opener.execute(terminal.place, f"{end} and usename = '{RUNTIME}'")
+        until(lambda: connected(opener.port()) == 0)
+        answers = [client.get("/exports"), client.post("/exports", json={"dataset": "orders"}), client.get("/storage")]
+
+    assert ended > 1
+    assert [200, 202, 200] == [answer.status_code for answer in answers]
 
 
 # -- the command line -----------------------------------------------------------------------------------

@@ -7,7 +7,8 @@
 
 The command gets its words without a shell, an empty standard input, and no more of an environment than is declared. It
 is in the child's process group, and what it starts and leaves is adopted by the child and ended with it, also what went
-into a session of its own. Its files are measured while it writes; a limit of the kernel stops a file at the last byte.
+into a session of its own (``processes.py``). Its files are measured while it writes; a limit of the kernel stops a file
+at the last byte.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -29,12 +30,12 @@ from typing import Any
 from haulage.core.commands import filled
 from haulage.core.errors import BuildFailed
 from haulage.exports.report import REPORT_BYTES
+from haulage.sources.processes import MARK, end_descendants
 from haulage.sources.query import without_bound
 
 FOLDER, FILE, REPORT, REQUEST = "command", "file", "report.json", "request.json"
 LOOK_SECONDS = 0.05  # between two looks at what it has written
 GRACE_SECONDS = 0.5  # between the TERM that its group gets and our end of whatever is left
-END_SECONDS = 10  # how long processes are ended that do not end
 WORDS_BYTES = 4_096  # of what it says, kept for the log
 READ_BYTES = 1024 * 1024
 ENTRIES, DEPTH = 100_000, 64  # of its folder: what cannot be measured cannot be limited
@@ -125,6 +126,10 @@ class Command:
         first, *others = self._command["arguments"]
         return [first, *filled(others, values)]
 
+    def _environment(self) -> dict[str, str]:
+        mark = {MARK: os.environ[MARK]} if MARK in os.environ else {}
+        return {TMPDIR: self._folder, **self._host["environment"], **mark}
+
     # -- running -----------------------------------------------------------------------------------
 
     def _run(self) -> int:
@@ -137,7 +142,7 @@ class Command:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
-                env={TMPDIR: self._folder, **self._host["environment"]},
+                env=self._environment(),
                 umask=0o077,
                 preexec_fn=self._confine,  # noqa: PLW1509 - the one other thread of this process waits in a read
             )
@@ -276,45 +281,3 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     with suppress(BuildFailed):
         end_descendants(GRACE_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def end_descendants(grace_seconds: float) -> None:
-    """Wait for a moment until everything below us has ended, then end it. What lost its parent is ours: see prctl.
-
-    Raises:
-        BuildFailed: something does not end.
-    """
-    began = time.monotonic()
-    while left := _descendants(os.getpid()):
-        waited = time.monotonic() - began
-        if waited >= grace_seconds:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        if waited > grace_seconds + END_SECONDS:
-            raise BuildFailed("command_failed", cause=f"processes that do not end: {len(left)}")
-        time.sleep(0.005)
-        _reap()
-    _reap()
-
-
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _descendants(ancestor: int) -> Sequence[int]:
-    """Every process below one that has not ended."""
-    parents: dict[int, tuple[int, str]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes 6 ms to load
-                state, parent, *_ = file.read().rpartition(b")")[2].split()
-                parents[int(name)] = (int(parent), state.decode())
-    found: list[int] = []
-    below = {ancestor}
-    while below:
-        below = {pid for pid, (parent, _) in parents.items() if parent in below}
-        found += [pid for pid in below if parents[pid][1] != "Z"]
-    return found

@@ -99,6 +99,9 @@ class Dialect(Protocol):
             StoreUnavailable: another store was put in its place.
         """
 
+    def hung_up(self, driver: DBAPIConnection) -> bool:
+        """Say whether the server has closed a connection that nobody uses; it is not asked, so that costs nothing."""
+
     def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes; it is bound to the tenant where the database keeps them apart."""
 

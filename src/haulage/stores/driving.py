@@ -65,10 +65,7 @@ class Lent:
 
     def __enter__(self) -> DBAPIConnection:
         database = self._database
-        try:
-            self._pooled, self._driver = database.spare.pop() if database.spare else self._fetched()
-        except IndexError:  # Somebody was faster.
-            self._pooled, self._driver = self._fetched()
+        self._pooled, self._driver = self._spare() or self._fetched()
         if self._begin:
             try:
                 database.dialect.begin(self._driver, self._tenant)
@@ -76,6 +73,17 @@ class Lent:
                 self._fail(problem)
                 raise database.answer_to(problem) from problem
         return self._driver
+
+    def _spare(self) -> tuple[PoolProxiedConnection, DBAPIConnection] | None:
+        """The one that was kept, if it is there and the server has not closed it meanwhile."""
+        try:
+            pooled, driver = self._database.spare.pop()
+        except IndexError:
+            return None
+        if self._database.dialect.hung_up(driver):
+            pooled.invalidate()
+            return None
+        return pooled, driver
 
     def _fetched(self) -> tuple[PoolProxiedConnection, DBAPIConnection]:
         with self._database.answered():

@@ -74,6 +74,7 @@ class MariaDB:
         reader = self._engine(server.ANSWER_SECONDS, *SETTINGS, **server.POOL)
         writer = reader.execution_options()
         server.begin_by(writer, self.begin, self.driver_errors)
+        server.leave_those_hung_up(reader, self.hung_up)
         return reader, writer
 
     def _engine(self, answer_seconds: float | None, *settings: str, **pool: Any) -> Engine:
@@ -108,6 +109,11 @@ class MariaDB:
 
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
+
+    def hung_up(self, driver: DBAPIConnection) -> bool:
+        """It says nothing unasked but that it ends."""
+        socket = driver._sock  # noqa: SLF001 - the driver gives no other way to it
+        return socket is None or server.is_readable(socket.fileno())
 
     def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CHANNEL = "haulage"
 RING_SECONDS = 0.05  # between two rings of one process: what came meanwhile rings once
 MIGRATION_LOCK = 0x6861756C616765  # a number of our own: "haulage"
+UNASKED = 3  # how often it is read from a connection that nobody uses; one that has still more to say is given up
 CONFLICTS = ("40P01", "40001")  # deadlock detected, could not serialize
 PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_hashjoin", "enable_mergejoin")
 
@@ -82,6 +83,7 @@ class PostgreSQL:
         )
         writer = reader.execution_options()
         server.begin_by(writer, self.begin, self.driver_errors)
+        server.leave_those_hung_up(reader, self.hung_up)
         return reader, writer
 
     def way(self, engine: Engine) -> Way:
@@ -135,6 +137,18 @@ class PostgreSQL:
 
     def see_same_place(self) -> None:
         """Nothing: a connection knows where it leads."""
+
+    def hung_up(self, driver: DBAPIConnection) -> bool:
+        """What it says unasked, of a setting that changed, is read; after its last words comes the end."""
+        connection: PatientConnection = driver  # type: ignore[assignment]
+        try:
+            for _ in range(UNASKED):
+                if not server.is_readable(connection.fileno()):
+                    return False
+                connection.pgconn.consume_input()
+        except self.driver_errors:
+            pass
+        return True
 
     def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction; behind a proxy its settings come with it."""

@@ -6,12 +6,13 @@ import random
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from select import POLLIN, poll
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event, func, select
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -58,6 +59,28 @@ def begin_by(engine: Engine, begin: Callable[[DBAPIConnection], None], errors: t
             raise
 
     event.listen(engine, "begin", begun)
+
+
+def is_readable(descriptor: int) -> bool:
+    """Say whether words of the server, or its end, wait to be read: a look at the socket, and no round trip."""
+    if descriptor < 0:
+        return True
+    sockets = poll()
+    sockets.register(descriptor, POLLIN)
+    return bool(sockets.poll(0))
+
+
+def leave_those_hung_up(engine: Engine, hung_up: Callable[[DBAPIConnection], bool]) -> None:
+    """Have the pool connect anew in place of a connection that a server, at its restart or after a while, has closed.
+
+    Each that waits in the pool would fail once, however much later: one request a connection.
+    """
+
+    def look(driver: DBAPIConnection, _record: object, _pooled: object) -> None:
+        if hung_up(driver):
+            raise DisconnectionError
+
+    event.listen(engine, "checkout", look)
 
 
 def place_of(url: URL) -> str:

@@ -145,6 +145,10 @@ class Sqlite:
             record.dbapi_connection = pooled.dbapi_connection = None  # type: ignore[misc]
             raise
 
+    def hung_up(self, driver: DBAPIConnection) -> bool:
+        """There is nobody at the other end."""
+        return False
+
     def begin(self, driver: DBAPIConnection, tenant: str | None = None) -> None:
         """Begin a transaction that writes."""
         if self._damaged:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from haulage.core import events
 from haulage.core.clock import rfc3339
-from haulage.core.errors import Fault, Refused
+from haulage.core.errors import Fault, Refused, StoreUnavailable
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.show import show
 from haulage.web.access import Asking, Asks, doubled_faults, no_query, query_faults, standing_of
@@ -65,7 +65,7 @@ def request_export(
     headers = {"Location": place, "Content-Location": place, **_waiting(accepted.run)}
     if accepted.replayed:
         headers["Idempotent-Replayed"] = "true"
-    shown = _show(asking, accepted.run)
+    shown = _show(asking, accepted.run, done=True)
     return representation(request, shown, status=202 if accepted.new else 200, headers=headers)
 
 
@@ -120,7 +120,7 @@ def cancel_export(asking: Asks, token: RunToken) -> Response:
     """Cancel, durably before the answer: 200 was still queued, 202 can only end ``cancelled``."""
     run = asking.services.exports.cancel(asking.requester, find_run(asking, token).id)
     status = 200 if ExportLife.is_final(run.state) else 202
-    return document(_show(asking, run), status=status, headers=_waiting(run))
+    return document(_show(asking, run, done=True), status=status, headers=_waiting(run))
 
 
 @router.post(
@@ -131,7 +131,7 @@ def cancel_export(asking: Asks, token: RunToken) -> Response:
 def expire_export(asking: Asks, token: RunToken) -> Response:
     """Remove a ready file before its time."""
     run = asking.services.exports.expire(asking.requester, find_run(asking, token).id)
-    return document(_show(asking, run))
+    return document(_show(asking, run, done=True))
 
 
 @router.post(
@@ -187,8 +187,15 @@ def _address(asking: Asking, run: ExportRun) -> str:
     return f"{asking.base}/exports/{_token(asking, run)}"
 
 
-def _show(asking: Asking, run: ExportRun) -> dict[str, Any]:
-    position = asking.services.exports.queue_position(run)
+def _show(asking: Asking, run: ExportRun, *, done: bool = False) -> dict[str, Any]:
+    """As it is now. What was done is told as done, also where the store does not say any more who is before it."""
+    try:
+        position = asking.services.exports.queue_position(run)
+    except StoreUnavailable as problem:
+        if not done:
+            raise
+        asking.services.observe(events.StoreFailed("queue position", str(problem), 0))
+        position = None
     return show(run, token=_token(asking, run), queue_position=position)
 
 

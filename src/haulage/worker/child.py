@@ -2,8 +2,9 @@
 
 It knows nothing of the queue and imports no store. It dies with its supervisor, also in the middle of a
 silent statement: a thread waits on the lifeline pipe, whose other end the supervisor holds, and kills the
-whole process group at its end. TERM keeps its default and ends the process at once, whatever it is doing; only where
-a server works for us does a thread tell it first to stop.
+whole process group at its end. Where code of the host runs in it, a keeper above it does that (``keeper.py``).
+TERM keeps its default and ends the process at once, whatever it is doing; only where a server works for us does a
+thread tell it first to stop.
 """
 
 from __future__ import annotations
@@ -25,13 +26,20 @@ if TYPE_CHECKING:
     from haulage.exports.build import BuildOrder, Built
 
 MIB = 1024 * 1024
+ROOM = 4 * MIB  # of memory: a build that has less left can load or start nothing more
+BELOW_KEEPER = "kept"  # the word for a build that a keeper stands above
 
 
 def main() -> None:
     """Build what the order says; the result is the last line of the report pipe."""
     lifeline, report = map(int, sys.argv[1:3])
     _die_when_told()
-    _die_with_parent(lifeline)
+    if BELOW_KEEPER in sys.argv[3:]:
+        from haulage.worker.keeper import fork_below_keeper
+
+        fork_below_keeper(lifeline, report)
+    else:
+        _die_with_parent(lifeline)
     # After the lifeline: loading the builder takes most of the start.
     from haulage.core.errors import BuildFailed
     from haulage.exports.build import BuildOrder
@@ -57,7 +65,8 @@ def main() -> None:
     except MemoryError:
         tell({"failed": "out_of_memory", "detail": None, "cause": "MemoryError"})
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
-        tell({"failed": "build_failed", "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+        code = "out_of_memory" if _is_full() else "build_failed"
+        tell({"failed": code, "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
 
 
 def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: Callable[[str], None]) -> Built:
@@ -166,13 +175,40 @@ def _settle_memory() -> None:
         mallopt(M_ARENA_MAX, 1)
 
 
+def _is_full() -> bool:
+    """Say whether so little memory is left that whatever went wrong is likely to have wanted more.
+
+    What cannot be loaded, started or opened for want of memory says so in many ways: a module that lacks a name, a
+    thread that cannot be started, a library that cannot be mapped.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return allowed != resource.RLIM_INFINITY and _address_space() + ROOM > allowed
+
+
+def _address_space() -> int:
+    """What is used of it now; nothing where the system does not say so."""
+    try:
+        statm = os.open("/proc/self/statm", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(statm, 64).split()[0]) * resource.getpagesize()
+    finally:
+        os.close(statm)
+
+
 def _limit(order: BuildOrder) -> None:
     """Set the outer fences: address space, and the size of one file.
 
     The second lies so far above both limits counted elsewhere that those are always met first.
+
+    Raises:
+        MemoryError: we are larger already. Told before there is a limit, while there is memory to tell it with.
     """
     _settle_memory()
     limits = order.plan["limits"]
+    if _address_space() > limits["memory_bytes"]:
+        raise MemoryError
     largest = max(order.file_bytes + MIB, limits["sort_bytes"] + 256 * MIB)
     for kind, value in ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_FSIZE, largest)):
         _, hard = resource.getrlimit(kind)

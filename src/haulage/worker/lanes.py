@@ -192,7 +192,7 @@ class Lane:
         )
         self._url = url
         try:
-            return Child(order.to_json(), str(folder))
+            return Child(order.to_json(), str(folder), kept=host is not None)
         except OSError as problem:
             raise BuildFailed("build_failed", cause=f"no process could be started: {problem}") from problem
 
@@ -232,7 +232,7 @@ class Lane:
                 # It was told to end, or has nothing more to say; a child that then does not end is ended.
                 kill_at = now + self._bench.limits.stop_seconds
             if now >= kill_at:
-                child.signal(signal.SIGKILL)
+                child.kill()
 
     def _reason_to_stop(self) -> Stop | None:
         now = time.monotonic()

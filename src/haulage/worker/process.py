@@ -16,15 +16,20 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from haulage.sources.processes import end_forsaken
+from haulage.worker.child import BELOW_KEEPER
+
 START = "from haulage.worker.child import main; main()"  # as -c, since -m takes 5 ms more to find it
 STDERR_KEPT = 4_096  # bytes of a child's last words, for the log
 PIPE_BYTES = 65_536  # what a pipe holds: one read empties the pipe of a child that has ended
 CLOSING_SECONDS = 0.002  # between two looks at a child that has closed its report and is about to end
+KEEPER_SECONDS = 15  # that a keeper has to end what it keeps: above END_SECONDS of sources/processes.py
 PACKAGES = str(Path(__file__).resolve().parents[2])  # where haulage lies
 KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "TZ", "VIRTUAL_ENV")
 KEPT_PREFIXES = ("LC_", "PYTHON")
@@ -33,24 +38,31 @@ KEPT_PREFIXES = ("LC_", "PYTHON")
 class Child:
     """A child process, and our ends of the pipes to it."""
 
-    def __init__(self, order: str, folder: str) -> None:
+    def __init__(self, order: str, folder: str, *, kept: bool = False) -> None:
         """Start it in this folder; its order is one line. The thread that starts it must live as long as it does.
+
+        Args:
+            kept: it runs code of the host, so what we see as the child is the keeper of the build (``keeper.py``).
 
         Raises:
             OSError: no process could be started.
         """
         self._selector = selectors.DefaultSelector()
+        self._kept = kept
+        self._kill_at: float | None = None  # monotonic seconds, of a keeper that was told to end all
         self._order = order.encode()
         self._line = b""
         self._last_words = b""
         with ExitStack() as theirs, ExitStack() as ours:
             ours.callback(self._selector.close)
-            lifeline_end, _ = _pipe(theirs, ours)
+            self._lifeline = ours.enter_context(ExitStack())
+            lifeline_end, _ = _pipe(theirs, self._lifeline)
             order_end, order_in = _pipe(theirs, ours)
             self._report, report_end = _pipe(ours, theirs)
             words, words_end = _pipe(ours, theirs)
+            words_of_start = [str(lifeline_end), str(report_end), *([BELOW_KEEPER] if kept else [])]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START, str(lifeline_end), str(report_end)],
+                [sys.executable, "-P", "-c", START, *words_of_start],
                 stdin=order_end,
                 stdout=subprocess.DEVNULL,
                 stderr=words_end,
@@ -94,11 +106,25 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
+    def kill(self) -> None:
+        """End it and all that it started; a keeper has a while for that, and is ended itself when that is over."""
+        now = time.monotonic()
+        if self._kept and self._kill_at is None:
+            self._lifeline.close()
+            self._kill_at = now + KEEPER_SECONDS
+        elif self._kill_at is None or now >= self._kill_at:
+            self.signal(signal.SIGKILL)
+
     def reap(self) -> int:
-        """End what is left of its group, reap it and close the pipes; gives its return code."""
+        """End what is left of it, reap it and close the pipes; gives its return code."""
+        while self._kept and not self.ended():
+            self.kill()
+            time.sleep(CLOSING_SECONDS)
         self.signal(signal.SIGKILL)
         code = self._process.wait()
         self._ours.close()
+        if self._kept and code < 0:  # Perhaps it was the keeper that was killed.
+            end_forsaken()
         return code
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from haulage.core import events
-from haulage.core.errors import StoreUnavailable
+from haulage.core.errors import BuildFailed, StoreUnavailable
 from haulage.exports.expire import ExportSweep, SweepReport
+from haulage.sources.processes import end_forsaken
 
 
 class Sweeper:
@@ -31,13 +32,20 @@ class Sweeper:
             self._thread.join(self._every_seconds)
 
     def pass_once(self, now: int | None = None) -> SweepReport:
-        """One pass."""
+        """One pass; what builds left that were killed with their keeper is ended first, so that none writes on."""
+        self._end_forsaken()
         return self._sweep.pass_once(now)
+
+    def _end_forsaken(self) -> None:
+        try:
+            end_forsaken()
+        except (BuildFailed, OSError) as problem:
+            self._observe(events.Incident("sweep", "sweep", str(problem)))
 
     def _sweep_on(self) -> None:
         while not self._ended.is_set():
             try:
-                self._sweep.pass_once()
+                self.pass_once()
             except StoreUnavailable as problem:
                 self._observe(events.StoreFailed("sweep", str(problem), self._every_seconds))
             except Exception as problem:  # noqa: BLE001 - one bad pass must not end all sweeping

@@ -2,5 +2,8 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+attributes = context.config.attributes
+context.configure(
+    connection=attributes["connection"], version_table=attributes["version_table"], transactional_ddl=True
+)
 context.run_migrations()
