@@ -6,10 +6,8 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 
 from haulage import Page
@@ -74,6 +72,10 @@ def of_two_instants(requester, cursor, limit, rows):
 
 def of_no_zone(requester, cursor, limit, rows):
     return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(tzinfo=None))
+
+
+def of_the_future(requester, cursor, limit, rows):
+    return names(requester, cursor, limit, rows)._replace(snapshot_at=INSTANT.replace(year=3026))
 
 
 def of_a_clock_ahead(requester, cursor, limit, rows):
@@ -181,50 +183,6 @@ def hungry(_requester, _cursor, _limit, rows):
     return Page([{"i": 1, "name": "x" * 10**12}])
 
 
-async def later():
-    return "canary_4711"
-
-
-def unawaited(_requester, _cursor, _limit, rows):
-    """A forgotten await in the second row."""
-    return Page([{"i": 1, "name": "n"}, {"i": 2, "name": [later()]}])
-
-
-def some_value(_requester, _cursor, _limit, rows):
-    """What has a text of its own is a value, and what is just not too much."""
-    deep = []
-    for _ in range(190):
-        deep = [deep]
-    found = [
-        uuid.UUID(int=7),
-        Path("/a"),
-        timedelta(days=1, seconds=2),
-        10**4_299,
-        deep,
-        Fraction(1, 3),
-        bytearray(b"x"),
-    ]
-    return Page([{"i": i, "name": each} for i, each in enumerate(found)])
-
-
-def interrupted(_requester, _cursor, _limit, rows):
-    raise KeyboardInterrupt
-
-
-def of_the_future(requester, cursor, limit, rows):
-    return names(requester, cursor, limit, rows)._replace(snapshot_at=datetime.now(UTC) + timedelta(minutes=3))
-
-
-def leaving_something(requester, cursor, limit, rows):
-    """It starts a program far from its own group, and forgets it; told to, it waits for ever."""
-    program = [sys.executable, "-IS", "-c", "import time; time.sleep(3600)", str(Path.cwd())]
-    subprocess.Popen(program, start_new_session=True, env={})
-    if rows == STAYS:
-        time.sleep(3600)
-    return names(requester, cursor, limit, rows)
-
-
-STAYS = 4_711
 asked_before: list[int] = []
 
 
@@ -245,6 +203,51 @@ def nasty(_requester, _cursor, _limit, rows):
             {"i": True, "name": {"a": [1, None]}},
         ]
     )
+
+
+async def later():
+    return "canary_4711"
+
+
+def unawaited(_requester, _cursor, _limit, rows):
+    """A forgotten await in the second row."""
+    return Page([{"i": 1, "name": "n"}, {"i": 2, "name": [later()]}])
+
+
+def some_value(_requester, _cursor, _limit, rows):
+    """What has a text of its own is a value, and what is just not too much."""
+    import uuid
+    from fractions import Fraction
+
+    deep = []
+    for _ in range(190):
+        deep = [deep]
+    found = [
+        uuid.UUID(int=7),
+        Path("/a"),
+        timedelta(days=1, seconds=2),
+        10**4_299,
+        deep,
+        Fraction(1, 3),
+        bytearray(b"x"),
+    ]
+    return Page([{"i": i, "name": each} for i, each in enumerate(found)])
+
+
+def interrupted(_requester, _cursor, _limit, rows):
+    raise KeyboardInterrupt
+
+
+def leaving_something(requester, cursor, limit, rows):
+    """It starts a program far from its own group, and forgets it; told to, it waits for ever."""
+    program = [sys.executable, "-IS", "-c", "import time; time.sleep(3600)", str(Path.cwd())]
+    subprocess.Popen(program, start_new_session=True, env={})
+    if rows == STAYS:
+        time.sleep(3600)
+    return names(requester, cursor, limit, rows)
+
+
+STAYS = 4_711
 
 
 def told(requester, _cursor, limit, day, price, instant, kinds, maybe):

@@ -199,15 +199,15 @@ FAULTS = {
     "no page": (paged.no_page, "list_failed", "page 1: it answered a list; write return Page(rows, cursor)"),
     "a coroutine": (paged.not_awaited, "list_failed", "page 1: it answered a coroutine"),
     "an instant without a zone": (paged.of_no_zone, "list_failed", "snapshot_at is no instant with a zone"),
-    "an instant in the future": (paged.of_the_future, "list_failed", "snapshot_at is in the future"),
-    "an interrupt": (paged.interrupted, "list_failed", "page 1: KeyboardInterrupt"),
-    "a cell that is no value": (paged.unawaited, "list_failed",
-                                "page 1, row 2, column 'name': a coroutine is no value"),
+    "an instant to come": (paged.of_the_future, "list_failed", "snapshot_at lies in the future"),
     "more rows than asked for": (paged.too_many, "page_oversize", None),
     "rows without end": (paged.endless_page, "page_oversize", None),
     "too many bytes": (paged.fat, "page_oversize", None),
     "too many bytes in documents": (paged.fat_documents, "page_oversize", None),
     "too much memory": (paged.hungry, "out_of_memory", "MemoryError"),
+    "an interrupt": (paged.interrupted, "list_failed", "page 1: KeyboardInterrupt"),
+    "a cell that is no value": (paged.unawaited, "list_failed",
+                                "page 1, row 2, column 'name': a coroutine is no value"),
 }  # fmt: skip
 
 

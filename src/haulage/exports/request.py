@@ -221,6 +221,11 @@ class Exports:
         if exports.storage(requester.tenant, tx=tx).stored_bytes >= limits.store_bytes:
             raise Refused("storage_exceeded", retry_after=RETRY_SECONDS)
 
+    @property
+    def one_tenant(self) -> bool:
+        """Say whether the store lets us act for one tenant at a time, so that nothing of all can be told."""
+        return self._store.one_tenant
+
     def _reach(self, requester: Requester) -> str | None:
         """The tenant whose runs are looked for: the requester's, or None for the operator, where the store allows."""
         return None if requester.holds(OPERATOR) and not self._store.one_tenant else requester.tenant

@@ -31,7 +31,7 @@ BATCH_ROWS = 256  # as the sources of SQL have them
 BATCH_BYTES = 1024 * 1024
 EMPTY_PAGES = 1_000  # one after the other, each with another cursor: nobody's filter is so fine
 CAUSE_CHARACTERS = 300
-AHEAD_SECONDS = 60  # that the clock of the one who says snapshot_at may be ahead of ours
+AHEAD_SECONDS = 60  # that the clock of who made a snapshot may be ahead of ours
 
 
 def open_source(host: Mapping[str, Any], pages: Mapping[str, Any]) -> PagesSource:
@@ -329,14 +329,14 @@ def _instant(page: Page) -> int | None:
     if page.snapshot_at is None:
         return None
     try:
-        at = None if page.snapshot_at.tzinfo is None else round(page.snapshot_at.timestamp() * 1000)
+        if page.snapshot_at.tzinfo is not None:
+            instant = round(page.snapshot_at.timestamp() * 1000)
+            if instant <= (time.time() + AHEAD_SECONDS) * 1000:
+                return instant
+            raise BuildFailed("list_failed", cause="snapshot_at lies in the future")
     except (AttributeError, ValueError, OverflowError):
-        at = None
-    if at is None:
-        raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
-    if at > (time.time() + AHEAD_SECONDS) * 1000:
-        raise BuildFailed("list_failed", cause="snapshot_at is in the future")
-    return at
+        pass
+    raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
 
 
 def _size(cells: Sequence[Any], keys: Sequence[str], reading: Reading, where: str) -> int:

@@ -174,8 +174,8 @@ def refuse_others(asking: Asking) -> None:
     """
     if not asking.requester.holds(OPERATOR):
         raise Refused("forbidden", "This needs the operator grant.")
-    if asking.services.store.one_tenant:  # No other moment will do, as "unavailable" would say.
-        raise Refused("forbidden", "This server acts for one tenant at a time and cannot see all; ask one that can.")
+    if asking.services.exports.one_tenant:  # For good: to try again would not help.
+        raise Refused("forbidden", "This web acts for one tenant at a time. Ask one that enters as haulage_worker.")
 
 
 def _metrics(services: Services, asking: Asking) -> Iterator[str]:

@@ -71,10 +71,6 @@ class DoorStore(Protocol):
     """What the doors themselves need of a store; everything about runs goes through ``Exports``."""
 
     @property
-    def one_tenant(self) -> bool:
-        """Whether it lets this process act for one tenant at a time only."""
-
-    @property
     def exports(self) -> ExportFigures:
         """Figures of the export table."""
 
