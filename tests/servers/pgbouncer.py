@@ -38,7 +38,8 @@ class PgBouncer:
     def __init__(self, program: str):
         folder = make_folder("pgbouncer")
         self.port = free_port()
-        self._write(folder / "users", "".join(f'"{name}" ""\n' for name in ("postgres", RUNTIME, WORKER)))
+        names = ("postgres", "owner_of_ours", RUNTIME, WORKER)
+        self._write(folder / "users", "".join(f'"{name}" ""\n' for name in names))
         self._write(folder / "log", "")
         self._write(folder / "ini", SETTINGS.format(server=postgresql.server().port, port=self.port, folder=folder))
         start([program, folder / "ini"], signal.SIGKILL, self._answers, folder / "log")

@@ -83,6 +83,8 @@ def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: C
         name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
         told = {"seconds": order.seconds, "name": name, "connections": order.connections}
         source = open_source(order.source_url, order.busy_seconds, **told)
+    if scheme_of(order.source_url) in SERVERS or order.format == "parquet":  # ctypes takes 10 ms to load
+        _settle_memory()
     _limit(order)
     if scheme_of(order.source_url) in SERVERS:
         _cancel_when_told(source)
@@ -205,7 +207,6 @@ def _limit(order: BuildOrder) -> None:
     Raises:
         MemoryError: we are larger already. Told before there is a limit, while there is memory to tell it with.
     """
-    _settle_memory()
     limits = order.plan["limits"]
     if _address_space() > limits["memory_bytes"]:
         raise MemoryError

@@ -148,7 +148,7 @@ def fits(integers, decimals):
     """Whether one scale and 38 digits hold all of them."""
     texts = [f"{value:f}".lstrip("-") for value in [*integers, *decimals]]
     whole = max(len(text.partition(".")[0].lstrip("0")) for text in texts)
-    return max(whole, 1) + max(len(text.partition(".")[2]) for text in texts) <= 38 or whole == 0
+    return whole + max(len(text.partition(".")[2]) for text in texts) <= 38
 
 
 @given(table=tables())
