@@ -30,6 +30,7 @@ from haulage.sources.query import (
     quoted,
     unique_names,
     unknown_names,
+    unquoted,
     with_values,
     wrapped,
 )
@@ -105,9 +106,8 @@ class DuckdbSnapshot:
         """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
         kinds = self._kinds(reading)
         known = {name.key: (kind.type, kind.native) for name, kind in kinds.items()}
-        found = columns_of(reading, chosen(reading, list(kinds)), known)
         foreign = {name.key for name, kind in kinds.items() if kind.foreign}
-        return tuple(each._replace(foreign=each.type is None and each.key in foreign) for each in found)
+        return columns_of(reading, chosen(reading, list(kinds)), known, foreign)
 
     def _kinds(self, reading: Reading) -> dict[Name, Kind]:
         """Every column of the query and what its type is; LIMIT 0 keeps it from running."""
@@ -203,16 +203,8 @@ def _read(rows: Sequence[tuple[Any, ...]], readers: Sequence[Reader | None]) -> 
 
 def _literal(value: Any, kind: str | None) -> str:
     """A bound value as SQL. Text has the type of what it is compared with, as a bare word in quotes has."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"({value!r})"  # -1 after a minus would begin a comment
-    if kind == "decimal":
-        from decimal import Decimal  # takes 2 ms to load
-
-        return f"({Decimal(value):f})"
+    if (plain := unquoted(value, kind)) is not None:
+        return plain
     if "\0" in str(value):  # it would end the statement
         raise BuildFailed("source_failed", cause="a bound text holds NUL")
     word = {"date": "date ", "timestamp": "timestamptz "}.get(kind or "", "")

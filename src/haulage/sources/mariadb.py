@@ -27,6 +27,7 @@ from haulage.sources.query import (
     order_by,
     unique_names,
     unknown_names,
+    unquoted,
     visible_rows,
     with_values,
     wrapped,
@@ -282,12 +283,8 @@ class MariadbSnapshot:
 
     def _literal(self, value: Any, kind: str | None) -> str:
         """A bound value as SQL; an instant in UTC, which is the zone of the session."""
-        if value is None:
-            return "null"
-        if isinstance(value, bool | int | float):
-            return f"({int(value) if isinstance(value, bool) else value!r})"  # -1 after a minus would begin a comment
-        if kind == "decimal":
-            return f"({_decimal(value):f})"
+        if (plain := unquoted(int(value) if isinstance(value, bool) else value, kind)) is not None:
+            return plain
         if kind == "timestamp":
             from datetime import UTC, datetime
 

@@ -34,6 +34,7 @@ from haulage.sources.query import (
     quoted,
     unique_names,
     unknown_names,
+    unquoted,
     with_values,
     wrapped,
 )
@@ -122,9 +123,8 @@ class PostgresqlSnapshot:
         """The columns that will be written, named by the query itself; duplicates become ``a_2``."""
         kinds = self._kinds(reading)
         known = {name.key: (kind.type, kind.native) for name, kind in kinds.items()}
-        found = columns_of(reading, chosen(reading, list(kinds)), known)
         foreign = {name.key for name, kind in kinds.items() if kind.foreign}
-        return tuple(each._replace(foreign=each.type is None and each.key in foreign) for each in found)
+        return columns_of(reading, chosen(reading, list(kinds)), known, foreign)
 
     def _kinds(self, reading: Reading) -> dict[Name, Kind]:
         """Every column of the query and what its type is; LIMIT 0 keeps it from running."""
@@ -246,16 +246,8 @@ class PostgresqlSnapshot:
 
     def _literal(self, value: Any, kind: str | None) -> str:
         """A bound value as SQL. Text has no type of its own, so that it is compared with whatever it stands beside."""
-        if value is None:
-            return "null"
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int | float):
-            return f"({value!r})"  # -1 after a minus would begin a comment
-        if kind == "decimal":
-            from decimal import Decimal
-
-            return f"({Decimal(value):f})"
+        if (plain := unquoted(value, kind)) is not None:
+            return plain
         cast = {"date": "::date", "timestamp": "::timestamptz"}.get(kind or "", "")
         return self._session.literal(str(value)) + cast
 

@@ -9,7 +9,7 @@ databases (how a value gets into the SQL, what a column is written as) is given 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -88,6 +88,21 @@ def with_values(reading: Reading, literal: Callable[[Any, str | None], str]) -> 
     return lambda sql: rewrite_names(sql, value_of)
 
 
+def unquoted(value: Any, kind: str | None) -> str | None:
+    """A bound value that needs no quotes, as SQL; None for a text."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"({value!r})"  # -1 after a minus would begin a comment
+    if kind == "decimal":
+        from decimal import Decimal  # takes 2 ms to load
+
+        return f"({Decimal(value):f})"
+    return None
+
+
 def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
     """The columns asked for; a hidden one cannot be asked for, and one that is not there cannot be hidden.
 
@@ -112,14 +127,23 @@ def chosen(reading: Reading, names: Sequence[Name]) -> list[Name]:
 
 
 def columns_of(
-    reading: Reading, shown: Sequence[Name], known: Mapping[str, tuple[str | None, str | None]] | None = None
+    reading: Reading,
+    shown: Sequence[Name],
+    known: Mapping[str, tuple[str | None, str | None]] | None = None,
+    foreign: Collection[str] = (),
 ) -> tuple[Column, ...]:
-    """Columns of a file, with headers and types as declared; ``known`` has by key what the source says of each."""
+    """Columns of a file, with headers and types as declared.
+
+    Args:
+        known: by key what the source says of each: the type that it is to a file, and its own name of it.
+        foreign: keys of those whose type no format has, unless another one is declared.
+    """
     columns = []
     for name in shown:
         header, kind = reading.declared.get(name.key, (name.key, None))
         ours, theirs = (known or {}).get(name.key, (None, None))
-        columns.append(Column(name.key, header, kind or ours, theirs))
+        kind = kind or ours
+        columns.append(Column(name.key, header, kind, theirs, foreign=kind is None and name.key in foreign))
     headers = unique_names([column.header for column in columns])
     return tuple(column._replace(header=header) for column, header in zip(columns, headers, strict=True))
 

@@ -267,5 +267,6 @@ function outcome(run) {
 /** @param {Coded | string} notice */
 function noticeWords(notice) {
   if (typeof notice === "string") return wordsFor("notice", notice, null);
-  return wordsFor("notice", notice.code, notice.message, { ...notice, columns: (notice.columns ?? []).join(", ") });
+  const columns = /** @type {string[]} */ (notice.columns ?? []);
+  return wordsFor("notice", notice.code, notice.message, { ...notice, columns: columns.join(", ") });
 }
