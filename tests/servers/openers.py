@@ -118,7 +118,8 @@ class PostgreSQL(InDatabase):
             "drop table if exists transitions",
         )
         self.execute(url, "; ".join(("begin", *drop, *EMPTY, "commit")))
-        self._free.append(url)
+        if url == postgresql.server().url(url.rpartition("/")[2], self._role):  # Else made by ``new``, without roles.
+            self._free.append(url)
 
     def execute(self, url, sql) -> list[tuple]:
         """A statement of the owner, past the store."""
