@@ -15,6 +15,8 @@ from haulage.artifacts.local import LocalArtifacts, artifacts_path
 from haulage.artifacts.part import PART, PartFile
 from haulage.core.errors import BuildFailed
 
+pytestmark = pytest.mark.slow
+
 KEY = "01890000-0000-7000-8000-000000000001.1"
 
 

@@ -18,6 +18,8 @@ from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.stores.open import Schema, dialect_of, open_store
 from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
 
+pytestmark = pytest.mark.slow
+
 
 def set_facts(url, **facts):
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as direct, direct:

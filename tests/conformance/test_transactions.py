@@ -12,6 +12,8 @@ from haulage.core.lease import LeaseLost
 from haulage.core.ports import KeptKey
 from haulage.core.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 
 class Trouble(Exception):
     """Something that happens before the end of a transaction."""

@@ -14,6 +14,8 @@ from haulage.core.errors import StoreUnavailable
 from haulage.core.ports import KeptKey
 from haulage.stores.open import open_store
 
+pytestmark = pytest.mark.slow
+
 WRITES = {
     "add": lambda case, _held: case.add(),
     "claim": lambda case, _held: case.claim(slots=9),

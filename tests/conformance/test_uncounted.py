@@ -12,6 +12,8 @@ from haulage.exports.life import ExportLife
 from haulage.stores import oldest
 from haulage.stores.tenants import WORKER
 
+pytestmark = pytest.mark.slow
+
 FAILED = {"failure_code": "build_failed", "artifact_key": None}
 
 

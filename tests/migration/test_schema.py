@@ -26,6 +26,8 @@ from haulage.stores import migrations
 from haulage.stores.open import Schema, open_store
 from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, counters, metadata
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 VERSIONS = "haulage_version"
 

@@ -16,6 +16,8 @@ from haulage.core.limits import DAY, ExportLimits
 from haulage.core.ports import SignIn
 from haulage.web.access import link_id
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 
 # -- idempotency keys ----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from haulage.core.parents import OWNERS_MAX, Parent
 from haulage.exports.parents import Parents, ParentUnknown
 from haulage.sources import open_source
 
+pytestmark = pytest.mark.slow
+
 numbers = count()
 OWNERS = "select owner from books where id = :parent and tenant = :requester_tenant"
 BOOKS = f"""

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 
 

@@ -7,6 +7,8 @@ import pytest
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.web.problem import DETAIL_MAX, FAULTS_MAX, POINTER_MAX
 
+pytestmark = pytest.mark.slow
+
 ORDERS = {"dataset": "orders", "format": "csv"}
 
 

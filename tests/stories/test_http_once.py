@@ -12,6 +12,8 @@ import pytest
 from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.limits import ExportLimits
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders", "format": "csv", "parameters": {"since": "2026-01-01"}}
 KEY = {"Idempotency-Key": "click-1"}
 

@@ -14,6 +14,8 @@ from haulage.web.background import SweepThread
 from haulage.web.operate import Readiness
 from haulage.web.redact import RedactTokens, redacted
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 
 

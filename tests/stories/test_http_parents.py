@@ -14,6 +14,8 @@ from haulage.core.ports import Query
 from haulage.core.requester import ID_MAX, Requester
 from haulage.web.tokens import FileRight, Tokens, binding_of
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "chapters", "parent": "7"}
 SQL = "select id, :parent as book from orders where id <= 3 and :parent is not null"
 

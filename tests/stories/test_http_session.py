@@ -12,6 +12,8 @@ from haulage.web.access import is_loopback, link_id, session_id
 from haulage.web.attempts import MISSES_MAX, REST_SECONDS, Attempts
 from haulage.web.session import LINK_SECONDS
 
+pytestmark = pytest.mark.slow
+
 ASKED = {"dataset": "orders"}
 
 

@@ -10,6 +10,8 @@ from tests.stories.server_values import DUCKDB, MARIADB, POSTGRESQL
 from tests.stories.test_duckdb_source import DuckdbYard
 from tests.stories.test_mariadb_source import MariadbYard
 
+pytestmark = pytest.mark.slow
+
 YARDS = {"postgresql": (PostgresqlYard, POSTGRESQL), "mariadb": (MariadbYard, MARIADB), "duckdb": (DuckdbYard, DUCKDB)}
 
 
