@@ -108,6 +108,7 @@ class ExportRun:
     phase: str | None = None
     processed: int | None = None
     total: int | None = None
+    logical_count: int | None = None
     notices: tuple[Mapping[str, Any], ...] = ()
     # What came of it.
     snapshot_at: int | None = None

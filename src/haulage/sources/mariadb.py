@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
@@ -25,7 +26,6 @@ from haulage.sources.query import (
     chosen,
     columns_of,
     order_by,
-    unique_names,
     unknown_names,
     unquoted,
     visible_rows,
@@ -34,6 +34,7 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
 
 __all__ = ["end_session", "open_source"]
@@ -157,6 +158,8 @@ class Kind(NamedTuple):
 class MariadbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
+    has_sets = False
+
     def __init__(self, session: Session) -> None:
         """Take a session in a read transaction."""
         self._session = session
@@ -195,14 +198,39 @@ class MariadbSnapshot:
             self._known = reading, dict(zip(names, kinds, strict=True))
         return self._known[1]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
-        names = list(self._kinds(reading))
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
+        names, bound = list(self._kinds(reading)), bound or self._bound(reading)
         if all(name.own == name.inside for name in names):
-            return wrapped(reading, what, self._bound(reading))
-        named, sql = ", ".join(_quoted(name.inside) for name in names), self._bound(reading)(bare(reading))
-        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(
-            reading, self._bound(reading)
-        )
+            return wrapped(reading, what, bound)
+        named, sql = ", ".join(_quoted(name.inside) for name in names), bound(bare(reading))
+        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(reading, bound)
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
+        kinds = self._kinds(reading)
+
+        def key(name: Name) -> Value:
+            column = f"{WRAP}.{_quoted(name.inside)}"
+            if not kinds[name].is_text or kinds[name].is_binary:
+                return Value(column)
+            return Value(f"cast(convert({column} using utf8mb4) as binary)", "convert({} using utf8mb4)")
+
+        def number(name: Name) -> Sum:
+            kind, column = kinds[name], f"{WRAP}.{_quoted(name.inside)}"
+            if kind.known[0] not in SUMMED:
+                raise not_summed(name, kind.known[0] or kind.known[1])
+            return Sum(f"{column} + 0" if kind.number == _BIT else kind.written(column))
+
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

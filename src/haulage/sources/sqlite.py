@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from haulage.core.binds import rewrite_identifiers, rewrite_names
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
 from haulage.sources.query import (
+    WRAP,
     Name,
     bare,
     checked,
@@ -28,13 +30,14 @@ from haulage.sources.query import (
     mended,
     order_by,
     quoted,
-    unique_names,
     unknown_names,
     wrapped,
 )
+from haulage.sources.sqlite_sums import EXACT_SUM, NUMBER_SUM, teach_sums
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
@@ -96,6 +99,7 @@ class SqliteSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
     session = None
+    has_sets = False
 
     def __init__(self, connection: sqlite3.Connection, at: int) -> None:
         """Take a connection in a read transaction."""
@@ -125,9 +129,31 @@ class SqliteSnapshot:
         own = _own_names(inside, reading.sql)
         return [Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
         self._refuse_text_in_double_quotes(reading)
-        return wrapped(reading, what, lambda sql: _listed(sql, reading))
+        return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)))
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``."""
+
+        def key(name: Name) -> Value:
+            return Value(f"{WRAP}.{quoted(name.inside)} collate binary")
+
+        def number(name: Name) -> Sum:
+            is_exact = exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
+            return Sum(f"{WRAP}.{quoted(name.inside)}", EXACT_SUM if is_exact else NUMBER_SUM)
+
+        teach_sums(self._connection)
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, self._names(reading), by, aggregates, spoken, levels)
 
     def _refuse_text_in_double_quotes(self, reading: Reading) -> None:
         """Refuse a name in double quotes that is no column: SQLite takes it for text, and ``"tenat" <> :a`` is true.

@@ -25,6 +25,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.limits import ExportLimits
 from haulage.core.parents import ParentRef
 from haulage.core.ports import Storage, Terms
+from haulage.core.progress import Progress
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores import tenants
 from haulage.stores.database import Database, made_again
@@ -69,7 +70,7 @@ class StorageBudget:
             "attempts": run.c.attempts + 1,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
             "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + 1, String)),
-            **dict.fromkeys(("phase", "processed", "total"), null()),
+            **dict.fromkeys(Progress._fields, null()),
         }
 
 

@@ -70,7 +70,7 @@ def ask_of(table: Table, life: type[Lifecycle]) -> Update:
 
 def beats_of(document: str) -> Subquery:
     """The beats of a worker as rows; ``document`` is how a database reads them (dialect.py)."""
-    numbers = [column(name, BigInteger) for name in ("claim_no", "news", "processed", "total")]
+    numbers = [column(name, BigInteger) for name in ("claim_no", "news", *Progress._fields[1:])]
     return text(document).columns(column("id", String), *numbers, column("phase", String)).subquery("beats")
 
 
@@ -94,7 +94,6 @@ def beat_of(table: Table, claim: Move, document: str, clock: ColumnElement[int] 
     now = bindparam("now", type_=BigInteger)
     at = now if clock is None else func.coalesce(now, clock)
     news = beats.c.news == literal_column("1")
-    told = ("phase", "processed", "total")
     statement = (
         update(table)
         .where(*beat_guard(table, claim, beats))
@@ -103,7 +102,7 @@ def beat_of(table: Table, claim: Move, document: str, clock: ColumnElement[int] 
             lease_until=at + bindparam("lease_ms", type_=BigInteger),
             revision=c.revision + beats.c.news,
             updated_at=case((news, at), else_=c.updated_at),
-            **{name: case((news, beats.c[name]), else_=c[name]) for name in told},
+            **{name: case((news, beats.c[name]), else_=c[name]) for name in Progress._fields},
         )
     )
     return statement.returning(*pulse_of(table)) if answers else statement

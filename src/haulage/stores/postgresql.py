@@ -179,7 +179,8 @@ class PostgreSQL:
         """JSON as rows."""
         return (
             "select * from json_to_recordset(cast(:doc as json)) as document"
-            "(id text, claim_no bigint, news bigint, phase text, processed bigint, total bigint)"
+            "(id text, claim_no bigint, news bigint, phase text, processed bigint, total bigint,"
+            " logical_count bigint)"
         )
 
     def prepare_place(self) -> None:

@@ -220,6 +220,7 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
         Column("phase", String(32)),
         Column("processed", BigInteger),
         Column("total", BigInteger),
+        Column("logical_count", BigInteger),
         Column("notices", JSONTuple, nullable=False),
         Column("snapshot_at", Instant),
         Column("rows", BigInteger),

@@ -135,6 +135,11 @@ def show_dataset(
         "parameters": [_show_parameter(parameter) for parameter in dataset.parameters],
         "formats": [_show_format(each) for each in formats_of(dataset)],
         "columns": columns and [{"key": each.key, "header": each.header, "type": each.type} for each in columns],
+        "dimensions": [{"name": each.name, "label": each.label or each.name} for each in dataset.dimensions],
+        "measures": [
+            {"name": each.name, "label": each.label or each.name, "function": each.function}
+            for each in dataset.measures
+        ],
     }
 
 
