@@ -17,7 +17,10 @@ from haulage.config.faults import masked
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.grouping import Aggregate, additive
 from haulage.core.parents import Parent, ParentRef
+from haulage.core.ports import Source
+from haulage.core.reading import Reading
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
@@ -165,7 +168,30 @@ def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) 
     if dataset.pages is not None:
         return rehearse(all_of_them.settings.operator.frozen(), asdict(dataset.pages))
     unread = why_unread(all_of_them, dataset.source)
-    return [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
+    if unread:
+        return [unread]
+    source = all_of_them.source(dataset.source)
+    found = source.check(reading_of(plan))
+    wrong = [sentence for sentence in found if "journal mode" not in sentence]
+    return found if wrong else [*found, *_grouping_problems(source, dataset, reading_of(plan))]
+
+
+def _grouping_problems(source: Source, dataset: Dataset, reading: Reading) -> list[str]:
+    """What is wrong with dimensions and measures: each is prepared in a statement of its own."""
+    asked: list[tuple[str, list[str], list[Aggregate]]] = [
+        *((f"dimensions.{each.name}", [each.column], []) for each in dataset.dimensions),
+        *((f"measures.{each.name}", [], additive(each.function, each.column)) for each in dataset.measures),
+    ]
+    found = []
+    for key, by, aggregates in asked:
+        try:
+            with source.snapshot() as snapshot:
+                grouped = snapshot.grouped(reading, by, aggregates)
+            problems = source.check(grouped)
+        except BuildFailed as failed:
+            problems = [failed.cause or failed.detail]
+        found += [f"{key}: {sentence}" for sentence in problems if "journal mode" not in sentence]
+    return found
 
 
 def _program_problems(program: str) -> list[str]:

@@ -104,6 +104,12 @@ CATALOGUE = _catalogue(
         "Counting took too long",
         "The rows could not be counted within the time allowed.",
     ),
+    F(
+        "preview_exceeded",
+        422,
+        "Too much for a preview",
+        "There are more groups than a preview adds up. The export itself may have more.",
+    ),
     # Why a file is gone.
     F("expired", 410, "File expired", "The file was removed at the end of its time. Export again."),
     F("cancelled", 410, "Export cancelled", "The export was cancelled; there is no file."),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 FUNCTIONS = ("count", "count_distinct", "sum", "avg", "min", "max")
 REGULAR, SUBTOTAL, TOTAL = "regular", "subtotal", "total"  # what a row of a grouped result is
+WORDS = ("total", "rollup", "cube")  # for levels
 CUBE_DIMENSIONS = 10  # a cube over more has thousands of levels
 LAST = 9  # rank of NULL in an order of values
 
@@ -127,7 +128,7 @@ def levels_of(
             raise ValueError(f"a cube takes at most {CUBE_DIMENSIONS} dimensions, not {count}; name the levels instead")
         found = {level for length in range(count) for level in combinations(whole, length)}
     elif isinstance(subtotals, str):
-        raise ValueError(f"{subtotals!r} is not known; write rollup, cube, total, or a list of levels")
+        raise ValueError(f"{subtotals!r} is not known; write {', '.join(WORDS)}, or a list of levels")
     else:
         found = _named(subtotals, names)
     return tuple(sorted(found - {whole}, key=lambda level: (-len(level), level)))
@@ -184,6 +185,13 @@ class Aggregate(NamedTuple):
 
     function: str
     column: str | None
+
+
+def additive(function: str, column: str | None) -> list[Aggregate]:
+    """What a source is asked for a measure: of an average the sum and the count."""
+    if function == "avg":
+        return [Aggregate("sum", column), Aggregate("count", column)]
+    return [Aggregate(function, column)]
 
 
 def adder() -> Callable[[Any, Any], Any]:

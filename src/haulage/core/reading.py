@@ -47,6 +47,7 @@ class Reading(NamedTuple):
     columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
     declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
     session: Mapping[str, str] = MappingProxyType({})  # what is set in the database for this transaction
+    limit: int | None = None  # rows at most, for one who looks at the first
     as_text: bool = False  # numbers as the source itself spells them: for a format in which all is text
 
 

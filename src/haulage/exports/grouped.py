@@ -14,11 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import NO_NUMBER, Aggregate, Grouped, Level, Measure, mask_of, states_of
+from haulage.core.grouping import NO_NUMBER, Aggregate, Grouped, Level, Measure, additive, mask_of, states_of
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import Column
 from haulage.exports.rollup import Rolled, roll_up
-from haulage.exports.tables import tabled
+from haulage.exports.tables import KIND, LEVEL, tabled
 
 if TYPE_CHECKING:
     from haulage.core.ports import Batches, Snapshot
@@ -101,6 +101,20 @@ class GroupedSnapshot:
         return told
 
     @property
+    def all_groups(self) -> int:
+        """How many groups there are, once they are counted."""
+        assert self._known is not None, "count() comes first"
+        return self._known.groups
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """How many columns say what a row is, and how many are dimensions and measures."""
+        assert self._known is not None, "count() comes first"
+        columns, down = self._known.columns, len(self._grouped.down)
+        marks = sum(column.key in (KIND, LEVEL) for column in columns[:2])
+        return {"marks": marks, "dimensions": down, "measures": len(columns) - marks - down}
+
+    @property
     def groups(self) -> int:
         """How many groups the records given so far hold."""
         return self._marks[-1][1] if self._marks else 0
@@ -154,7 +168,7 @@ class GroupedSnapshot:
                 sums[place] = column is not None and column.type == "integer"
             elif measure in days:
                 plain.append(place)
-            aggregates += _additive(measure)
+            aggregates += additive(measure.function, measure.column)
         finest = snapshot.grouped(reading, by, aggregates, exact=large)
         return roll_up(
             grouped,
@@ -190,12 +204,6 @@ class GroupedSnapshot:
 
 class _NoPlainDay(Exception):
     """A day or an instant whose text does not stand in an order where its time does."""
-
-
-def _additive(measure: Measure) -> list[Aggregate]:
-    if measure.function == "avg":
-        return [Aggregate("sum", measure.column), Aggregate("count", measure.column)]
-    return [Aggregate(measure.function, measure.column)]
 
 
 def _is_of_days(measure: Measure, base: Mapping[str, Column]) -> bool:

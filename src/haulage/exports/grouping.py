@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from haulage.core.catalogue import Dataset
 from haulage.core.errors import Fault, Refused
-from haulage.core.grouping import Dimension, Grouped, Level, Measure, levels_of
+from haulage.core.grouping import WORDS, Dimension, Grouped, Level, Measure, levels_of
 
 DIMENSIONS_MAX = 16  # of one request
 
@@ -25,6 +25,19 @@ class Grouping:
     group_by: Sequence[str] | None = None
     subtotals: str | Sequence[Sequence[str]] | None = None
     pivot: Sequence[str] | None = None
+
+
+def levels_said(text: str | None) -> str | list[list[str]] | None:
+    """Subtotals from one text: a word, or levels with ``;`` between them and ``,`` between names; ``()`` is the total.
+
+    Example:
+        >>> levels_said("country,status; country; ()")
+        [['country', 'status'], ['country'], []]
+    """
+    if text is None or text in WORDS:
+        return text
+    levels = [level.strip() for level in text.split(";")]
+    return [[] if level == "()" else [name.strip() for name in level.split(",")] for level in levels]
 
 
 NOT_GROUPED = Grouping()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -31,6 +31,7 @@ from haulage.exports.needs import ExportStore
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
+from haulage.exports.preview import ROWS_MAX, Preview, preview_of
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 LOST = {"failure_code": "artifact_lost", "expires_at": None}
@@ -349,6 +350,40 @@ class Exports:
         everybody = requester.holds(COUNTS_ALL)
         opened = partial(self._open_source, declared.source)
         return counts_of_source(opened, plan, seconds, everybody=everybody, given_up=given_up)
+
+    def preview(
+        self,
+        requester: Requester,
+        asked: Asked,
+        *,
+        rows: int = 20,
+        given_up: Callable[[], bool] | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> Preview:
+        """The first rows of what an export would write, read now in one read transaction, by the plan of the export.
+
+        Args:
+            asked: as for an export; format, compression and options do not matter.
+            given_up: as for ``counts``.
+
+        Raises:
+            Refused: as for a request, ``count_timeout`` and ``preview_exceeded``.
+        """
+        declared = access_dataset(self._catalogue, asked.dataset, requester)
+        whose = self.parents.read(declared, asked.parent, "/query/parent")
+        if whose is not None:
+            self.parents.admit(requester, whose)
+        if not declared.of_source:
+            why = "code of the application makes its rows; there is no preview of them"
+            raise Refused("invalid", faults=[*faults, Fault("/path/name", why)])
+        asked = replace(asked, format=declared.formats[0], compression=None, options={})
+        wish = self._check(asked, declared, requester, faults, whose)
+        plan = freeze(
+            declared, wish.sql, wish.resolved, requester, self._store.now(), wish.columns, whose, wish.grouped
+        )
+        build = declared.limits or self._limits.build
+        opened = partial(self._open_source, declared.source)
+        return preview_of(opened, plan, min(rows, ROWS_MAX), build.count_seconds, build.sort_bytes, given_up)
 
     # -- ending ------------------------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ class Table(Protocol):
     def records(self) -> int:
         """How many there are."""
 
+    @property
+    def groups(self) -> int:
+        """How many groups, which subtotals and totals are not."""
+
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Every record, and how many groups it holds; as often as one likes."""
 
@@ -55,7 +59,7 @@ class Rows:
         self._rolled = rolled
         grouped = rolled.grouped
         self._has_levels = bool(grouped.levels)
-        self.records = rolled.records
+        self.records, self.groups = rolled.records, rolled.groups
         dimensions = [dimension_column(each, base) for each in grouped.dimensions]
         measures = [measure_column(each, base) for each in grouped.measures]
         self.columns = distinct([*marks(has_levels=self._has_levels), *dimensions, *measures])
@@ -74,7 +78,7 @@ class Cells:
     def __init__(self, pivot: Pivot) -> None:
         """Take the result."""
         self._pivot = pivot
-        self.records = pivot.records
+        self.records, self.groups = pivot.records, pivot.rolled.groups
         self.columns = [
             Column(KIND, KIND, "text"),
             *(Column(key, key, "json") for key in ("row", "column", "measures")),
@@ -98,7 +102,7 @@ class WideRows:
         self._wide = Wide(pivot, columns_max)
         self._grouped = grouped = pivot.rolled.grouped
         self._has_levels = len(pivot.levels) > 1
-        self.records = self._wide.records
+        self.records, self.groups = self._wide.records, pivot.rolled.groups
         dimensions = [dimension_column(each, base) for each in grouped.dimensions[: len(pivot.down)]]
         measures = [measure_column(grouped.measures[each.measure], base, each.header) for each in self._wide.columns]
         self.columns = distinct([*marks(has_levels=self._has_levels), *dimensions, *measures])

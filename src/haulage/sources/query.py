@@ -154,12 +154,13 @@ def quoted(name: str) -> str:
 
 
 def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:
-    """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
+    """The order, and how many rows; each name with the prefix before it, and quoted as the database has it."""
     terms = []
     for term in reading.order:
         name, direction = order_term(term, names)
         terms.append(prefix + quoted(name.inside) + direction)
-    return "\norder by " + ", ".join(terms) if terms else ""
+    ordered = "\norder by " + ", ".join(terms) if terms else ""
+    return ordered if reading.limit is None else f"{ordered}\nlimit {reading.limit}"
 
 
 def order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
