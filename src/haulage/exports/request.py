@@ -28,6 +28,7 @@ from haulage.exports.gone import Gone, let_go
 from haulage.exports.grouping import Grouping, grouped_of
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
+from haulage.exports.offered import formats_of
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
@@ -178,7 +179,7 @@ class Exports:
         except Refused as refused:
             if refused.code != "invalid":
                 raise
-            more = self._columns.faults(dataset, asked.columns)
+            more = self._columns.faults(dataset, asked.columns if asked.grouping.group_by is None else None)
             raise Refused("invalid", faults=[*refused.faults, *more]) from None
         self._columns.check(wish, requester)
         return wish
@@ -376,7 +377,8 @@ class Exports:
         if not declared.of_source:
             why = "code of the application makes its rows; there is no preview of them"
             raise Refused("invalid", faults=[*faults, Fault("/path/name", why)])
-        asked = replace(asked, format=declared.formats[0], compression=None, options={})
+        able = next((each.name for each in formats_of(declared) if each.missing() is None), declared.formats[0])
+        asked = replace(asked, format=able, compression=None, options={})
         wish = self._check(asked, declared, requester, faults, whose)
         plan = freeze(
             declared, wish.sql, wish.resolved, requester, self._store.now(), wish.columns, whose, wish.grouped

@@ -33,7 +33,7 @@ from haulage.sources.query import (
     unknown_names,
     wrapped,
 )
-from haulage.sources.sqlite_sums import EXACT_SUM, NUMBER_SUM, teach_sums
+from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, teach_sums
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class SqliteSnapshot:
 
     def _names(self, reading: Reading) -> list[Name]:
         """Every column of the query; LIMIT 0 keeps it from running."""
+        self._teach(reading)
         sql = f"select * from (\n{_listed(bare(reading), reading)}\n) limit 0"
         with told(reading.binds):
             cursor = self._connection.execute(sql, _binds(reading))
@@ -130,6 +131,7 @@ class SqliteSnapshot:
         return [Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
 
     def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
+        self._teach(reading)
         self._refuse_text_in_double_quotes(reading)
         return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)))
 
@@ -151,9 +153,12 @@ class SqliteSnapshot:
             is_exact = exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
             return Sum(f"{WRAP}.{quoted(name.inside)}", EXACT_SUM if is_exact else NUMBER_SUM)
 
-        teach_sums(self._connection)
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
         return grouped_reading(reading, self._names(reading), by, aggregates, spoken, levels)
+
+    def _teach(self, reading: Reading) -> None:
+        if EXACT_NAME in reading.sql:  # groups of this snapshot, or of another
+            teach_sums(self._connection)
 
     def _refuse_text_in_double_quotes(self, reading: Reading) -> None:
         """Refuse a name in double quotes that is no column: SQLite takes it for text, and ``"tenat" <> :a`` is true.

@@ -11,7 +11,8 @@ from typing import Any
 from haulage.core.grouping import NO_NUMBER, adder
 
 NUMBER_SUM = f"case when max(typeof({{0}}) in ('text', 'blob')) then '{NO_NUMBER}' else sum({{0}}) end"
-EXACT_SUM = "haulage_sum({})"  # of decimals, and of whole numbers beyond what the own one can add up
+EXACT_NAME = "haulage_sum"
+EXACT_SUM = EXACT_NAME + "({})"  # of decimals, and of whole numbers beyond what the own one can add up
 
 
 class _ExactSum:
@@ -43,4 +44,4 @@ class _ExactSum:
 
 def teach_sums(connection: sqlite3.Connection) -> None:
     """Let a connection add up exactly."""
-    connection.create_aggregate("haulage_sum", 1, _ExactSum)  # type: ignore[arg-type]  # what it gives is text
+    connection.create_aggregate(EXACT_NAME, 1, _ExactSum)  # type: ignore[arg-type]  # what it gives is text
