@@ -126,6 +126,10 @@ class Rolled:
         """Of each group the number of its value of one dimension."""
         return self._codes[index]
 
+    def value(self, index: int, number: int) -> Any:
+        """The value of a dimension that has a number."""
+        return self._numbers[index].seen[number]
+
     def ranks_of(self, index: int) -> Sequence[int]:
         """The place of each number of a dimension in the order of its values."""
         if index not in self._ranks:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
+from haulage.core.reading import unique_names as unique_names  # noqa: PLC0414 - every source names its columns by it
 
 WRAP = "haulage_query"  # what the query is called inside its wrap
 ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
@@ -178,20 +179,6 @@ def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
     """Columns that a dataset declares and its query does not have, as sentences."""
     known = {name.key for name in names}
     return [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
-    taken: set[str] = set(names)
-    seen: set[str] = set()
-    unique = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in seen or (candidate != name and candidate in taken):
-            candidate, number = f"{name}_{number}", number + 1
-        seen.add(candidate)
-        unique.append(candidate)
-    return unique
 
 
 def without_values(words: str, binds: Mapping[str, object] | None = None) -> str:
