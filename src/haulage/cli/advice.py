@@ -53,6 +53,8 @@ ADVICE = {
     "rows_exceeded": "Choose fewer rows, or raise rows in [limits.exports] or [datasets.DATASET.limits].",
     "format_rows_exceeded": "Choose fewer rows or another format, or split them: --option sheets=several.",
     "format_columns_exceeded": "Choose fewer columns, or another format.",
+    "groups_exceeded": "Group by fewer dimensions, choose fewer rows, or raise groups.",
+    "pivot_columns_exceeded": "Let fewer dimensions go across, choose JSON, or raise pivot_columns.",
     "cell_too_long": "Choose another format, or leave that column out.",
     "bytes_exceeded": "Choose fewer rows, compress, or raise file_bytes.",
     "generation_timeout": "Choose fewer rows, give the query an index, or raise generation_seconds.",

@@ -19,13 +19,13 @@ class BuildLimits:
     """What one build may use. Crossing one fails the run with its own code and leaves no file."""
 
     rows: int = 10_000_000  # rows_exceeded
+    groups: int = 1_000_000  # groups_exceeded; of a grouped export, before its subtotals
+    pivot_columns: int = 1_000  # pivot_columns_exceeded; column keys times measures of a wide pivot
     file_bytes: int = 128 * MIB  # bytes_exceeded; of the file on disk, after compression
     generation_seconds: float = 120  # generation_timeout; from the claim
     count_seconds: float = 10  # a count that takes longer leaves the total unknown; it is not a failure
     sort_bytes: int = 2 * GIB  # sort_space_exceeded; temporary space of the source's sorting
     memory_bytes: int = 512 * MIB  # out_of_memory; address space of the child (RLIMIT_AS)
-    groups: int = 1_000_000  # groups_exceeded; of a grouped export, without its subtotals
-    pivot_columns: int = 1_000  # pivot_columns_exceeded; of a pivot's table: what goes across, times its measures
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,6 @@ def grouped_of(dataset: Dataset, asked: Grouping, columns: Sequence[str] | None 
     names = [*(name for name in asked.group_by if name not in across), *across]  # what goes across stands last
     dimensions = _dimensions(dataset, asked.group_by, faults)
     faults += _count_faults(asked.group_by)
-    measures = _measures(dataset, columns, faults)
     faults += _pivot_faults(asked.pivot, asked.group_by)
     levels: tuple[Level, ...] = ()
     if not faults:
@@ -71,6 +70,7 @@ def grouped_of(dataset: Dataset, asked: Grouping, columns: Sequence[str] | None 
             levels = levels_of(asked.subtotals, names, across)
         except ValueError as problem:
             faults.append(Fault("/subtotals", str(problem)))
+    measures = _measures(dataset, columns, faults)
     if faults:
         raise Refused("invalid", faults=faults)
     places = tuple(range(len(names) - len(across), len(names)))

@@ -159,19 +159,18 @@ class Wide:
         return found
 
     def _headed(self) -> Iterator[WideColumn]:
-        rolled = self._pivot.rolled
-        headers = []
-        for level, numbers in self._keys:
-            given = dict(zip(level, numbers, strict=True))
-            shown = [
-                _shown(rolled.value(index, given[index])) if index in given else ALL for index in rolled.grouped.across
-            ]
-            named = " / ".join(shown) if level else ALL
-            headers += [
-                f"{named}: {measure.header}" if self._measures > 1 else named for measure in rolled.grouped.measures
-            ]
+        measures = self._pivot.rolled.grouped.measures
+        keys = [self._header(level, numbers) for level, numbers in self._keys]
+        headers = keys if len(measures) == 1 else [f"{key}: {each.header}" for key in keys for each in measures]
         for place, header in enumerate(unique_names(headers)):
-            yield WideColumn(header, place % self._measures)
+            yield WideColumn(header, place % len(measures))
+
+    def _header(self, level: Level, numbers: tuple[int, ...]) -> str:
+        if not level:
+            return ALL
+        rolled, given = self._pivot.rolled, dict(zip(level, numbers, strict=True))
+        across = rolled.grouped.across
+        return " / ".join(_shown(rolled.value(index, given[index])) if index in given else ALL for index in across)
 
 
 def _shown(value: Any) -> str:

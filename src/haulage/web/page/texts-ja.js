@@ -197,6 +197,8 @@ export const JAPANESE = Object.freeze({
   "failure.rows_exceeded": "許可された行数を超えるため、エクスポートできません。",
   "failure.format_rows_exceeded": "行数がこの形式で書ける数を超えるため、エクスポートできません。別の形式を選んでください。",
   "failure.format_columns_exceeded": "列数がこの形式で書ける数を超えるため、エクスポートできません。別の形式を選んでください。",
+  "failure.groups_exceeded": "グループ数が許可された数を超えるため、エクスポートできません。",
+  "failure.pivot_columns_exceeded": "クロス集計の列数が許可された数を超えるため、エクスポートできません。",
   "failure.cell_too_long": "この形式のセルに書けない長さの値があるため、エクスポートできません。別の形式を選んでください。",
   "failure.bytes_exceeded": "ファイルが許可された大きさを超えるため、エクスポートできません。",
   "failure.generation_timeout": "許可された生成時間を超えました。",
