@@ -27,7 +27,7 @@ from haulage.core.clock import new_id
 from haulage.exports.grouping import Grouping, levels_said
 from haulage.exports.life import ExportRun
 from haulage.exports.plan import Asked
-from haulage.exports.show import show, show_failure
+from haulage.exports.show import show, show_failure, unit_of
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
@@ -196,7 +196,8 @@ def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak
     waits = f"{run.file_name} (until {moment(run.expires_at)}; take it out with: haulage runs fetch {run.id})"
     pairs = [
         ("file", waits if kept is None else kept),
-        ("rows", number(run.rows)),
+        (unit_of(run).replace("_", " "), number(run.rows)),
+        *grouping_facts(run),
         ("bytes", number(run.bytes)),
         ("sha256", str(run.sha256)),
         ("snapshot", moment(run.snapshot_at)),
@@ -204,6 +205,15 @@ def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak
     ]
     pairs += [("notice", notice_text(notice)) for notice in run.notices]
     speak(facts([*pairs, ("run", run.id)]))
+
+
+def grouping_facts(run: ExportRun) -> list[tuple[str, str]]:
+    """What a run groups by, and how many groups that gave; nothing where it does not."""
+    asked = run.plan.get("asked")
+    if not asked:
+        return []
+    by = ", ".join(asked["group_by"]) + (f"; across: {', '.join(asked['pivot'])}" if asked["pivot"] else "")
+    return [("grouped by", by), ("groups", number(run.logical_count))]
 
 
 def notice_text(notice: Any) -> str:

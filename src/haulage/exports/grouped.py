@@ -8,7 +8,7 @@ read of a ``GroupedSnapshot`` is a table like any other, so formats, limits and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -169,18 +169,13 @@ class GroupedSnapshot:
             elif measure in days:
                 plain.append(place)
             aggregates += additive(measure.function, measure.column)
-        finest = snapshot.grouped(reading, by, aggregates, exact=large)
-        return roll_up(
-            grouped,
-            _mended(snapshot.batches(finest, sort_bytes), sums, plain),
-            groups_max=self._limits["groups"],
-            own=self._own(reading, [each for each in grouped.measures if not states_of(each, exact)], sort_bytes),
-            exact=exact,
-        )
+        by_groups = snapshot.grouped(reading, by, aggregates, exact=large)
+        others = [each for each in grouped.measures if not states_of(each, exact)]
+        finest = closing(_mended(snapshot.batches(by_groups, sort_bytes), sums, plain))
+        with finest as rows, closing(self._own(reading, others, sort_bytes)) as own:
+            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=own, exact=exact)
 
-    def _own(
-        self, reading: Reading, measures: Sequence[Measure], sort_bytes: int | None
-    ) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def _own(self, reading: Reading, measures: Sequence[Measure], sort_bytes: int | None) -> Batches:
         """Measures that are not rolled up, of every level: in one statement, or one a level."""
         if not measures:
             return
@@ -219,7 +214,7 @@ def _spread(row: tuple[Any, ...], level: Level, count: int) -> tuple[Any, ...]:
     return *cells, *row[len(level) :]
 
 
-def _mended(batches: Batches, sums: Mapping[int, bool], days: Collection[int]) -> Iterator[Sequence[tuple[Any, ...]]]:
+def _mended(batches: Batches, sums: Mapping[int, bool], days: Collection[int]) -> Batches:
     """Rows of a source with sums that are numbers, of whole ones whole; a source may have them as decimals, or as text.
 
     Args:

@@ -35,7 +35,7 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "progress": {
             "processed": run.processed,
             "total": run.total,
-            "unit": "pivot_cells" if asked.get("pivot") and is_of_cells(run.format) else "rows",
+            "unit": unit_of(run),
             "logical_count": run.logical_count,
             "logical_count_unit": "regular_result_rows" if asked.get("group_by") else None,
         },
@@ -53,6 +53,11 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "notices": [dict(notice) for notice in run.notices],
         "failure": show_failure(run),
     }
+
+
+def unit_of(run: ExportRun) -> str:
+    """What is counted as processed."""
+    return "pivot_cells" if run.plan.get("asked", {}).get("pivot") and is_of_cells(run.format) else "rows"
 
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any] | None:
