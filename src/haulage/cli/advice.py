@@ -46,6 +46,7 @@ ADVICE = {
     "source_locked": "Wait for the other program; a SQLite source in WAL mode is not blocked by its writers.",
     "source_failed": CHECK,
     "count_timeout": "Choose fewer rows, or raise count_seconds.",
+    "preview_exceeded": "Group by fewer dimensions, or export without a preview.",
     "expired": AGAIN,
     "cancelled": AGAIN,
     "failed": "See why: haulage runs show ID.",

@@ -255,6 +255,7 @@ export const JAPANESE = Object.freeze({
   "problem.source_locked": "データ元がほかのプログラムにロックされています。",
   "problem.source_failed": "データ元がクエリを拒否しました。",
   "problem.count_timeout": "許可された時間内に数えられませんでした。",
+  "problem.preview_exceeded": "プレビューで集計できるグループ数を超えています。エクスポート自体はより多くのグループを扱えます。",
   "problem.expired": "ファイルは期限により削除されました。もう一度エクスポートしてください。",
   "problem.cancelled": "エクスポートは取り消されたため、ファイルはありません。",
   "problem.failed": "エクスポートは失敗したため、ファイルはありません。",
