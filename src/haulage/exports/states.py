@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # it takes 2 ms to load, and is loaded where one comes
 
 NULL = -(2**63)  # what stands for it among packed integers
 PLACES = 12  # of an average, after the point
+ONE = 10**PLACES
 Cells = Sequence[Any]
 
 
@@ -51,6 +52,16 @@ class States:
             return cell
         return None if cell == NULL else self._unpacked(cell)
 
+    def cells(self, start: int, stop: int) -> Cells:
+        """The cells of some groups that follow each other."""
+        cells = self._cells[start:stop]
+        if self._kind is object or self._kind is float:
+            return list(cells)
+        if self._unit is None:
+            return [None if cell == NULL else cell for cell in cells] if self._nulls else list(cells)
+        multiply, unit = _exact().multiply, self._unit
+        return [None if cell == NULL else multiply(cell, unit) for cell in cells]
+
     def total(self, positions: Sequence[int]) -> Any:
         """The sum over groups; None of nothing but NULL."""
         cells = self._taken(positions)
@@ -81,7 +92,7 @@ class States:
         return [cell for cell in found if cell != NULL] if self._nulls else found
 
     def _unpacked(self, cell: int) -> Any:
-        return cell if self._unit is None else _exact().scaleb(_decimal()(cell), self._exponent)
+        return cell if self._unit is None else _exact().multiply(cell, self._unit)
 
     def _packed(self, cells: Cells) -> Cells | None:
         """Cells as they are kept; None where they do not fit."""
@@ -131,6 +142,14 @@ class States:
         return [None if cell is None else int(scaleb(cell, places)) for cell in cells]
 
 
+def values_of(measure: Measure, states: Sequence[States], start: int, stop: int) -> Cells:
+    """A measure of each of some groups of the source that follow each other."""
+    cells = states[0].cells(start, stop)
+    if measure.function == "avg":
+        return list(map(quotient, cells, states[1].cells(start, stop)))
+    return [cell or 0 for cell in cells] if measure.function == "count" else cells
+
+
 def value_of(measure: Measure, states: Sequence[States], positions: Sequence[int]) -> Any:
     """A measure over some groups of the source."""
     if measure.function in ("min", "max"):
@@ -157,15 +176,14 @@ def quotient(total: Any, count: int | None) -> Any:
     if not isinstance(total, int):
         if not total.is_finite():
             return total
-        top, bottom = total.as_integer_ratio()
-        bottom *= int(count)
-    units, rest = divmod(top * 10**PLACES, bottom)
+        top, below = total.as_integer_ratio()
+        bottom *= below
+    units, rest = divmod(top * ONE, bottom)
     if 2 * rest > bottom or (2 * rest == bottom and units & 1):
         units += 1
-    whole, fraction = divmod(units, 10**PLACES)
-    if not fraction:
-        return _decimal()(whole)
-    return _exact().normalize(_exact().scaleb(_decimal()(units), -PLACES))
+    if units % ONE == 0:
+        return _decimal()(units // ONE)
+    return _exact().normalize(_decimal()(units).scaleb(-PLACES, _exact()))
 
 
 def fsum_of(cells: Cells) -> float:
