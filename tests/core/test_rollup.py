@@ -69,7 +69,7 @@ def test_levels_are_named_in_four_ways(subtotals, across, levels):
 @pytest.mark.parametrize(
     ("subtotals", "words"),
     [
-        ("all", "'all' is not known; write rollup, cube, total, or a list of levels"),
+        ("all", "'all' is not known; write total, rollup, cube, or a list of levels"),
         ([["a", "x"]], "'x' is not in group_by; write levels of a, b"),
         (["a"], "'a' is no level; write each as a list of dimensions, [] for the grand total"),
         ([["a", "a"]], "the level [a, a] names a dimension twice"),
