@@ -23,12 +23,11 @@ levels = (*levels_of("rollup", names), (3,))
 grouped = Grouped(tuple(Dimension(name, name, name) for name in names), measures, levels)
 
 def finest():
-    amounts = [str(number / 100) for number in range(100_000, 110_000)]  # 1000.0 and 1000.01: of several scales
-    for number in range(100_000):
-        place, city = f"country {number // 5_000}", f"city {number // 50}"
-        amount = Decimal(amounts[number % 10_000])
-        yield [(place, city, f"customer {number}", f"status {status}",
-                3, +amount, amount * 3, 3, amount - 1) for status in range(10)]
+    amounts = [Decimal(str(number / 100)) for number in range(100_000, 110_000)]  # 1000.0, 1000.01: of several scales
+    for city in range(2_000):
+        yield [(f"country {city // 100}", f"city {city}", f"customer {city * 50 + customer}", f"status {status}",
+                3, +amounts[city + customer], amounts[city + 2 * customer], 3, amounts[customer] - status)
+               for customer in range(50) for status in range(10)]
 
 rolled = roll_up(grouped, finest(), groups_max=1_000_000)
 print(rolled.groups, rolled.records, sum(1 for _ in rolled), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

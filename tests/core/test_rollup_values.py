@@ -58,6 +58,7 @@ def total(function, *states):
         ([inf, 1.0], inf),
         ([1, 0.5], 1.5),  # SQLite adds whole numbers and floats in one column
         ([2**53 + 1, 0.0, -(2**53)], 1.0),
+        ([2**53 + 1, -(2.0**53)], 1.0),
         ([2**62, 1, 0.5], float(2**62)),
     ],
 )  # fmt: skip
