@@ -131,7 +131,10 @@ class Source:
         return Grouped(names, measures, tuple(levels), tuple(across))
 
     def finest(self, size):
-        found = [(*self._key(self.groups[key][0]), *self._states(self.groups[key])) for key in self.order]
+        found = [
+            (*self._key(self.groups[key][0]), *self._states(self.groups[key]), *self._own(self.groups[key]))
+            for key in self.order
+        ]
         return [found[start : start + size] for start in range(0, len(found), size)]
 
     def own(self, levels, chance):
@@ -142,14 +145,16 @@ class Source:
             groups = grouped_by(self.rows, level) or ({(): []} if not level else {})
             for of in groups.values():
                 keys = [value if index in level else None for index, value in enumerate(self._key(of[0]))] if of else []
-                values = [
-                    self._sum(function, [row[column] for row in of])
-                    for place, (function, column) in enumerate(self.measures)
-                    if function == "count_distinct" or f"m{place}" in self.exact
-                ]
-                found.append((mask, *(keys or [None] * self.count), *values))
+                found.append((mask, *(keys or [None] * self.count), *self._own(of)))
         chance.shuffle(found)
         return [found[:3], found[3:]]
+
+    def _own(self, rows):
+        return [
+            self._sum(function, [row[column] for row in rows])
+            for place, (function, column) in enumerate(self.measures)
+            if function == "count_distinct" or f"m{place}" in self.exact
+        ]
 
     def _key(self, row):
         # A float that is another object each time, as out of a driver.

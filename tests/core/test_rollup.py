@@ -17,10 +17,9 @@ MEASURES = (
     Measure("mean", "Mean", "avg", "total"),
     Measure("users", "Users", "count_distinct", "user"),
 )
-# Of the rows (N, a, 1) (N, a, 3) (N, b, 10) (S, a, 5): count, sum, and of the average sum and count.
-FINEST = [("N", "a", 2, 4, 4, 2), ("N", "b", 1, 10, 10, 1), ("S", "a", 1, 5, 5, 1)]
+# Of the rows (N, a, 1) (N, a, 3) (N, b, 10) (S, a, 5): count, sum, sum and count of the average, and distinct count.
+FINEST = [("N", "a", 2, 4, 4, 2, 1), ("N", "b", 1, 10, 10, 1, 1), ("S", "a", 1, 5, 5, 1, 1)]
 OWN = [
-    (0, "N", "a", 1), (0, "N", "b", 1), (0, "S", "a", 1),
     (1, "N", None, 2), (1, "S", None, 1),
     (2, None, "a", 1), (2, None, "b", 1),
     (3, None, None, 2),

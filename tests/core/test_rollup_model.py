@@ -58,7 +58,7 @@ def rolled_up(chance):
     chosen = [f"m{place}" for place, (function, _) in enumerate(measures) if function in ("min", "max")]
     source = Source(rows, dimensions, measures, chance, exact=chosen[: chance.randint(0, 2)])
     grouped = source.grouped(levels, across)
-    own = source.own([*levels, grouped.full], chance)
+    own = source.own(levels, chance)
     rolled = roll_up(grouped, source.finest(chance.choice([1, 3, 100])), groups_max=99, own=own, exact=source.exact)
     return rolled, expected(rows, dimensions, measures, levels, source.order), [function for function, _ in measures]
 

@@ -179,26 +179,31 @@ def test_a_source_that_gives_equal_groups_apart_is_refused(keys, cause):
 @pytest.mark.parametrize(
     "own",
     [
-        [(0, "a", 1), (0, "b", 1)],  # no total
-        [(0, "a", 1), (1, None, 1)],
-        [(0, "a", 1), (0, "c", 1), (1, None, 1)],
-        [(0, "a", 1), (0, "b", 1), (0, "c", 1), (1, None, 1)],
+        [(1, "a", None, 1), (1, "b", None, 1)],  # no total
+        [(1, "a", None, 1), (3, None, None, 1)],
+        [(1, "a", None, 1), (1, "c", None, 1), (3, None, None, 1)],
+        [(1, "a", None, 1), (1, "b", None, 1), (1, "c", None, 1), (3, None, None, 1)],
     ],
 )
 def test_own_statements_that_see_other_groups_are_refused(own):
-    grouped = Grouped((Dimension("d", "", ""),), (Measure("m", "", "count_distinct", "x"),), ((),))
-    whole = [(0, "a", 1), (0, "b", 1), (1, None, 2)]
-    assert [1, 1, 2] == [values[0] for *_, values in roll_up(grouped, [[("a",), ("b",)]], groups_max=9, own=[whole])]
+    dimensions = (Dimension("d", "", ""), Dimension("e", "", ""))
+    grouped = Grouped(dimensions, (Measure("m", "", "count_distinct", "x"),), ((0,), ()))
+    finest = [("a", 1, 5), ("b", 1, 6)]
+    whole = [(1, "a", None, 5), (1, "b", None, 6), (3, None, None, 7)]
+    rolled = roll_up(grouped, [finest], groups_max=9, own=[whole])
+    assert [5, 5, 6, 6, 7] == [values[0] for *_, values in rolled]
 
     with pytest.raises(BuildFailed) as failed:
-        roll_up(grouped, [[("a",), ("b",)]], groups_max=9, own=[own])
+        roll_up(grouped, [finest], groups_max=9, own=[own])
 
     assert "values_changed" == failed.value.code
 
 
 def test_groups_that_are_known_but_not_together_are_seen_when_they_are_wanted():
-    grouped = Grouped((Dimension("d", "", ""), Dimension("e", "", "")), (Measure("m", "", "count_distinct", "x"),))
-    rolled = roll_up(grouped, [[("a", 1), ("b", 2)]], groups_max=9, own=[[(0, "a", 1, 1), (0, "b", 1, 1)]])
+    dimensions = tuple(Dimension(key, "", "") for key in "def")
+    grouped = Grouped(dimensions, (Measure("m", "", "count_distinct", "x"),), ((0, 1),))
+    finest, own = [("a", 1, 0, 1), ("b", 2, 0, 1)], [(1, "a", 1, None, 1), (1, "b", 1, None, 1)]
+    rolled = roll_up(grouped, [finest], groups_max=9, own=[own])
 
     with pytest.raises(BuildFailed) as failed:
         list(rolled)
@@ -207,7 +212,7 @@ def test_groups_that_are_known_but_not_together_are_seen_when_they_are_wanted():
 
 def test_no_dimension_at_all_is_one_group():
     grouped = Grouped((), (Measure("m", "", "sum", "x"), Measure("n", "", "count_distinct", "x")))
-    rolled = roll_up(grouped, [[(5,)]], groups_max=1, own=[[(0, 3)]])
+    rolled = roll_up(grouped, [[(5, 3)]], groups_max=1)
 
     assert [("regular", (), (), (5, 3))] == list(rolled)
     assert (1, 1) == (rolled.groups, rolled.records)

@@ -8,9 +8,9 @@ read of a ``GroupedSnapshot`` is a table like any other, so formats, limits and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from haulage.core.ports import Batches, Snapshot
     from haulage.core.reading import Reading
     from haulage.exports.tables import Table
+
+Rows = Sequence[tuple[Any, ...]]
 
 BATCH_ROWS = 256
 OVERFLOW = "integer overflow"  # what SQLite says of a sum of its own
@@ -169,32 +171,27 @@ class GroupedSnapshot:
             elif measure in days:
                 plain.append(place)
             aggregates += additive(measure.function, measure.column)
-        by_groups = snapshot.grouped(reading, by, aggregates, exact=large)
-        others = [each for each in grouped.measures if not states_of(each, exact)]
-        finest = closing(_mended(snapshot.batches(by_groups, sort_bytes), sums, plain))
-        with finest as rows, closing(self._own(reading, others, sort_bytes)) as own:
-            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=own, exact=exact)
+        own = [Aggregate(each.function, each.column) for each in grouped.measures if not states_of(each, exact)]
+        at_once = bool(own and grouped.levels) and snapshot.has_sets
+        levels = [grouped.full, *grouped.levels] if at_once else None
+        statement = snapshot.grouped(reading, by, [*aggregates, *own], levels, exact=large)
+        with closing(snapshot.batches(statement, sort_bytes)) as batches:
+            if at_once:
+                finest, others = _parted(batches, len(by), len(own))
+            else:
+                finest, others = batches, self._others(reading, own, sort_bytes)
+            rows = _mended(finest, sums, plain)
+            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=others, exact=exact)
 
-    def _own(self, reading: Reading, measures: Sequence[Measure], sort_bytes: int | None) -> Batches:
-        """Measures that are not rolled up, of every level: in one statement, or one a level."""
-        if not measures:
-            return
-        dimensions = [each.column for each in self._grouped.dimensions]
-        levels = [self._grouped.full, *self._grouped.levels]
-        aggregates = [Aggregate(each.function, each.column) for each in measures]
-        count = len(dimensions)
-        if self._snapshot.has_sets:
-            of_all = self._snapshot.grouped(reading, dimensions, aggregates, levels)
-            with closing(self._snapshot.batches(of_all, sort_bytes)) as batches:
+    def _others(self, reading: Reading, own: Sequence[Aggregate], sort_bytes: int | None) -> Iterator[Rows]:
+        """What is not rolled up, of every level but the finest: by a statement for each."""
+        columns = [each.column for each in self._grouped.dimensions]
+        for level in self._grouped.levels if own else ():
+            mask = mask_of(level, len(columns))
+            statement = self._snapshot.grouped(reading, [columns[place] for place in level], own)
+            with closing(self._snapshot.batches(statement, sort_bytes)) as batches:
                 for batch in batches:
-                    yield [(row[-1], *row[:-1]) for row in batch]
-            return
-        for level in levels:
-            mask = mask_of(level, count)
-            of_one = self._snapshot.grouped(reading, [dimensions[place] for place in level], aggregates)
-            with closing(self._snapshot.batches(of_one, sort_bytes)) as batches:
-                for batch in batches:
-                    yield [(mask, *_spread(row, level, count)) for row in batch]
+                    yield [(mask, *_spread(row, level, len(columns))) for row in batch]
 
 
 class _NoPlainDay(Exception):
@@ -214,7 +211,30 @@ def _spread(row: tuple[Any, ...], level: Level, count: int) -> tuple[Any, ...]:
     return *cells, *row[len(level) :]
 
 
-def _mended(batches: Batches, sums: Mapping[int, bool], days: Collection[int]) -> Batches:
+def _parted(batches: Iterator[Rows], dimensions: int, own: int) -> tuple[Iterator[Rows], Iterator[Rows]]:
+    """The rows of a statement of several levels: those of the finest, which come first, and then the others.
+
+    The second is to be read when the first has ended. Of the others only what is not rolled up is of use.
+    """
+    left: list[Rows] = []
+
+    def finest() -> Iterator[Rows]:
+        for batch in batches:
+            count = sum(not row[-1] for row in batch)
+            if count:
+                yield [row[:-1] for row in batch[:count]]
+            if count < len(batch):
+                left.append(batch[count:])
+                return
+
+    def others() -> Iterator[Rows]:
+        for batch in chain(left, batches):
+            yield [(row[-1], *row[:dimensions], *row[-1 - own : -1]) for row in batch]
+
+    return finest(), others()
+
+
+def _mended(batches: Iterable[Rows], sums: Mapping[int, bool], days: Collection[int]) -> Iterator[Rows]:
     """Rows of a source with sums that are numbers, of whole ones whole; a source may have them as decimals, or as text.
 
     Args:
@@ -223,15 +243,14 @@ def _mended(batches: Batches, sums: Mapping[int, bool], days: Collection[int]) -
     Raises:
         BuildFailed: ``source_failed`` where something that was added up is no number.
     """
-    with closing(batches):
-        for batch in batches:
-            columns = list(zip(*batch, strict=True))
-            for place in days:
-                if not all(cell is None or (isinstance(cell, str) and PLAIN_DAY(cell)) for cell in columns[place]):
-                    raise _NoPlainDay
-            for place, whole in sums.items():
-                columns[place] = tuple(_numbers(columns[place], whole=whole))
-            yield list(zip(*columns, strict=True)) if sums else batch
+    for batch in batches:
+        columns = list(zip(*batch, strict=True))
+        for place in days:
+            if not all(cell is None or (isinstance(cell, str) and PLAIN_DAY(cell)) for cell in columns[place]):
+                raise _NoPlainDay
+        for place, whole in sums.items():
+            columns[place] = tuple(_numbers(columns[place], whole=whole))
+        yield list(zip(*columns, strict=True)) if sums else batch
 
 
 def _numbers(cells: Sequence[Any], *, whole: bool) -> Sequence[Any]:

@@ -64,7 +64,7 @@ def grouped_reading(
     spoken: Spoken,
     levels: Sequence[Sequence[int]] | None = None,
 ) -> Reading:
-    """The groups of a reading: its dimensions, then what was aggregated; with ``levels`` also which level a row is of.
+    """The groups of a reading: its dimensions, then what was aggregated; with ``levels`` also of which level, finest first.
 
     Args:
         by: keys of columns.
@@ -92,7 +92,7 @@ def grouped_reading(
         f"select {', '.join([*shown, *sorting])} from (\nselect {', '.join(groups)} from (\n"
         f"{spoken.rows(', '.join(inner))}\n) as haulage_rows{clause}\n) as haulage_groups"
     )
-    hidden = tuple(order)
+    hidden, order = tuple(order), order if levels is None else [LEVEL, *order]
     return reading._replace(
         sql=sql, visible=None, hidden=hidden, order=tuple(order), columns=None, declared={}, as_text=False
     )
