@@ -64,7 +64,7 @@ def grouped_reading(
     spoken: Spoken,
     levels: Sequence[Sequence[int]] | None = None,
 ) -> Reading:
-    """The groups of a reading: its dimensions, then what was aggregated; with ``levels`` also of which level, finest first.
+    """The groups of a reading: its dimensions, then what was aggregated; with ``levels`` also of which level.
 
     Args:
         by: keys of columns.

@@ -10,7 +10,8 @@ from typing import Any
 
 from haulage.core.grouping import NO_NUMBER, adder
 
-NUMBER_SUM = f"case when max(typeof({{0}}) in ('text', 'blob')) then '{NO_NUMBER}' else sum({{0}}) end"
+# Whatever is no number is greater than every number: https://www.sqlite.org/datatype3.html#sort_order
+NUMBER_SUM = f"case when typeof(max({{0}})) in ('text', 'blob') then '{NO_NUMBER}' else sum({{0}}) end"
 EXACT_NAME = "haulage_sum"
 EXACT_SUM = EXACT_NAME + "({})"  # of decimals, and of whole numbers beyond what the own one can add up
 
