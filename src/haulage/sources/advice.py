@@ -289,9 +289,12 @@ def _indexable(table: Table, terms: Sequence[Term]) -> bool:
 
 
 def _without_identity(table: Table, terms: Sequence[Term]) -> list[Term]:
-    """Without what every index of the table ends with by itself."""
-    size, plain = len(table.identity), [Term(column) for column in table.identity]
-    return list(terms[:-size]) if size and len(terms) > size and list(terms[-size:]) == plain else list(terms)
+    """Without what every index of the table ends with by itself: of the primary key, what it has not yet."""
+    for size in range(1, len(terms)):
+        begun = {term.column for term in terms[:size]}
+        if list(terms[size:]) == [Term(column) for column in table.identity if column not in begun]:
+            return list(terms[:size])
+    return list(terms)
 
 
 def _whole(index: Index, table: Table) -> tuple[str | None, ...]:
