@@ -17,14 +17,14 @@ from haulage.core.reading import Reading
 from haulage.sources.advice import ROWS_MIN, UNORDERED, advice_of
 
 pytestmark = pytest.mark.slow
-ROWS = 20_000  # 200 tenants, 5,000 customers, 3 kinds
+ROWS = 8_000  # 200 tenants, 5,000 customers, 3 kinds
 MADE = {
-    "sqlite": "with recursive s(n) as (select 1 union all select n + 1 from s where n < 20000)"
+    "sqlite": "with recursive s(n) as (select 1 union all select n + 1 from s where n < 8000)"
     " select n, 't' || (n % 200), 'c' || (n * 7919 % 5000), n % 3, datetime(1700000000 + n * 60, 'unixepoch') from s",
     "postgresql": "select n, 't' || (n % 200), 'c' || (n * 7919 % 5000), n % 3,"
-    " timestamp '2024-01-01' + n * interval '1 minute' from generate_series(1, 20000) as n",
+    " timestamp '2024-01-01' + n * interval '1 minute' from generate_series(1, 8000) as n",
     "mariadb": "select seq, concat('t', seq % 200), concat('c', seq * 7919 % 5000), seq % 3,"
-    " date '2024-01-01' + interval seq minute from seq_1_to_20000",
+    " date '2024-01-01' + interval seq minute from seq_1_to_8000",
 }
 NAMES = {
     "sqlite": "select name from sqlite_schema where type = 'index'",
@@ -62,7 +62,8 @@ class Shop:
 
     def analyse(self):
         if self.kind != "sqlite":  # of which most people have never run it
-            self.run("analyze table orders, members, `Odd one`" if self.kind == "mariadb" else "analyze")
+            tables = ", ".join(("orders", "members", self.q("Odd one")))
+            self.run(f"analyze {'table ' if self.kind == 'mariadb' else ''}{tables}")
 
     def indexes(self):
         return {row[0] for row in self.run(NAMES[self.kind])}
@@ -146,7 +147,7 @@ SERVED = {  # query, values that are given later, columns where an index ends wi
             "select * from orders where placed_at between :s and :u",
             order=["placed_at", "id"],
             s="2024-01-01 00:05:00",
-            u="2024-01-01 01:00:00",
+            u="2024-01-05",
         ),
         {},
         "orders (placed_at)",
@@ -245,7 +246,7 @@ def test_a_condition_that_may_be_left_out(shop, condition):
     asked = reading(f"select * from orders where {condition}", order=["id"], c=None)
     (found,) = shop.advice(asked)
 
-    assert f"reads about {found.rows:,} rows where something is given for" in found.reason
+    assert f"reads about {found.rows:,} rows also where a request makes this count: " in found.reason
     if shop.kind == "sqlite":
         assert found.statement is None
         assert "a Python dataset can write its query without it" in found.reason
@@ -339,7 +340,7 @@ def test_what_no_index_serves_is_named_without_a_statement(shop, condition):
 
 HIDDEN = [
     "select tenant, count(*) as n from orders group by tenant",
-    "select * from orders limit 15000",
+    "select * from orders limit 7000",
     "select id, tenant from orders union all select id, tenant from orders",
     "select tenant, row_number() over (order by id) as n from orders",
     "with twice as (select * from orders) select a.tenant from twice a join twice b on b.id = a.id",

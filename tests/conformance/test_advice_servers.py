@@ -62,6 +62,16 @@ def test_few_values_are_no_reason_for_an_index(postgresql):
     assert "with only 3 different values an index would find too many of them" in found.reason
 
 
+def test_values_that_find_most_rows_are_said_to(postgresql):
+    most, few = (only(postgresql, reading("select * from orders where number > :n", n=n)) for n in (7, 69_000))
+
+    assert most.statement == few.statement == "CREATE INDEX CONCURRENTLY ON public.orders (number)"
+    assert most.reason.endswith(
+        "with the values here it finds most of them, so an index serves only those that find fewer"
+    )
+    assert "with the values here" not in few.reason
+
+
 @pytest.mark.parametrize(
     ("condition", "types", "why"),
     [

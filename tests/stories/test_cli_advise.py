@@ -66,6 +66,18 @@ def test_the_operator_reads_a_sentence_and_a_statement_to_review(terminal):
     assert before == run_sql(terminal, "select sql from sqlite_schema")
 
 
+def test_a_statement_that_two_datasets_need_is_told_once(terminal):
+    """PostgreSQL would make as many indexes as there are statements."""
+    again = CONFIGURATION.partition("[datasets.orders]")[2].partition("[datasets.chosen]")[0]
+    terminal.config.write_text(
+        CONFIGURATION + "\n[datasets.again]" + again.replace("[datasets.orders", "[datasets.again")
+    )
+    answer = terminal.run("datasets", "check", "orders", "again", "--advise")
+
+    assert 1 == answer.out.count("CREATE INDEX")
+    assert answer.out.endswith("        review: the statement of orders above\n")
+
+
 def test_what_was_advised_is_applied_by_the_operator_and_advised_no_more(terminal):
     (dataset,) = terminal.run("datasets", "check", "orders", "--advise", "--json").document["items"]
     (advice,) = dataset["advice"]

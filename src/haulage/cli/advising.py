@@ -32,15 +32,22 @@ class Advised:
         found = [{"about": about, **advice._asdict()} for about, advice in self.found]
         return {"explained_with": dict(self.explained_with), "advice": found}
 
-    def tell(self) -> None:
-        """For people: a sentence, and below it a statement that can be copied as it is."""
+    def tell(self, dataset: str, told: dict[str, str]) -> None:
+        """For people: a sentence, and below it a statement that can be copied as it is.
+
+        Args:
+            told: statements that were told, and of which dataset: whoever copies all of them makes each once.
+        """
         if self.explained_with and self.found:
             values = ", ".join(f"{name} = {value}" for name, value in self.explained_with.items())
             tell(f"      explained with {printable(values)}: an example where there is no default")
         for about, advice in self.found:
-            told = advice.reason if advice.table is None else f"{advice.table}: {advice.reason}"
-            tell(f"      {'' if about == 'query' else f'{about}: '}{printable(told)}")
-            if advice.statement:
+            where = [*([] if about == "query" else [about]), *([advice.table] if advice.table else [])]
+            tell(f"      {printable(': '.join([*where, advice.reason]))}")
+            if advice.statement in told:
+                tell(f"        review: the statement of {told[advice.statement]} above")
+            elif advice.statement:
+                told[advice.statement] = dataset
                 tell(f"        review: {printable(advice.statement)};")
 
 

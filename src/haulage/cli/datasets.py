@@ -249,12 +249,13 @@ def _say_checked(found: list[Checked], as_json: bool) -> int:
         ]
         print_json({"items": items, "ok": not failed})
         return FAILED if failed else DONE
+    told: dict[str, str] = {}
     for each in found:
         tell(f"{'FAIL' if each.problems else 'WARN' if each.warnings else 'OK'.ljust(4)}  {each.name}")
         for sentence in (*each.problems, *each.warnings):
             tell(f"      {sentence}")
         if each.advised:
-            each.advised.tell()
+            each.advised.tell(each.name, told)
     if not found:
         say("no datasets; declare one in the configuration: docs/datasets.md")
     return FAILED if failed else DONE

@@ -192,12 +192,15 @@ def _always(
     in_order = [] if any(each.kind == "among" for each in always) else _in_order(order, sets)
     if ranges and in_order and in_order[0].column != ranges[0].column:
         in_order = []
-    if sets and not facts.keeps_order(None if sets[0].function else table.columns[sets[0].column]):
+    first = (sets or ranges)[0]
+    if not facts.keeps_order(None if first.function else table.columns[first.column]):
         in_order = []
     both = in_order if _indexable(table, in_order) else []
     terms = [*sets, *(both or ranges[:1])]
     if both and facts.sorts():
         reason += f", and sorts them by {_listed(both, table)}"
+    if not sets and facts.finds_most(table):
+        reason += "; with the values here it finds most of them, so an index serves only those that find fewer"
     yield from _checked(table, _without_identity(table, terms), facts, say, reason, sorts=bool(both))
 
 
@@ -220,7 +223,7 @@ def _optional(
     table: Table, each: Condition, equal: Sequence[Condition], facts: Facts, say: _Saying
 ) -> Iterator[Advice]:
     """What finds the rows by a condition that counts only where something is given."""
-    reason = f"reads {say.rows} where something is given for {each.text}"
+    reason = f"reads {say.rows} also where a request makes this count: {_texts([each])}"
     if facts.optional:
         yield say(f"{reason}; {facts.optional}")
         return

@@ -106,6 +106,9 @@ class Facts(Protocol):
     def reads_all(self, table: Table, aliases: Collection[str]) -> bool:
         """Say whether the plan reads every row of a table, which the query has under these names."""
 
+    def finds_most(self, table: Table) -> bool:
+        """Say whether the plan expects that most rows of a table stay, by the values that it was asked with."""
+
     def sorts(self) -> bool:
         """Say whether the plan sorts the result."""
 

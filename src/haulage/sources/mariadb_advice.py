@@ -101,6 +101,10 @@ class MariadbFacts:
         """The plan names tables as the query does."""
         return not self._read.isdisjoint(alias.lower() for alias in aliases)
 
+    def finds_most(self, table: Table) -> bool:
+        """It guesses where it has no index."""
+        return False
+
     def sorts(self) -> bool:
         """Say whether the outermost select sorts."""
         return any("filesort" in node or node.get("using_filesort") is True for node in _outermost(self._plan))

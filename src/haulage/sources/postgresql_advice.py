@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,9 +71,10 @@ class PostgresqlFacts:
         """Ask for the plan of a query as it runs."""
         self._session = session
         self._plan = self._asked(f"explain (verbose, format json) {sql}", binds)[0]["Plan"]
-        self._scanned = {
-            (node.get("Schema", ""), node["Relation Name"]) for node in _nodes(self._plan) if _reads_all(node)
-        }
+        self._scanned: Counter[tuple[str, str]] = Counter()
+        for node, times in _nodes(self._plan):
+            if _reads_all(node):
+                self._scanned[node.get("Schema", ""), node["Relation Name"]] += int(node["Plan Rows"] * times)
         self._places: dict[str, set[tuple[str, str]]] = {}
 
     def _asked(self, sql: str, binds: Mapping[str, Any] | None = None) -> Any:
@@ -119,7 +121,12 @@ class PostgresqlFacts:
 
     def reads_all(self, table: Table, aliases: Collection[str]) -> bool:
         """By a scan of it, or of one of its partitions."""
-        return not self._scanned.isdisjoint(self._places.get(table.name, ()))
+        return not self._places.get(table.name, set()).isdisjoint(self._scanned)
+
+    def finds_most(self, table: Table) -> bool:
+        """By what a scan is expected to give."""
+        found = sum(self._scanned[place] for place in self._places.get(table.name, ()))
+        return found >= (table.rows or 0) * MOST
 
     def sorts(self) -> bool:
         """Say whether what comes last is a sort. One that only puts ties in order is none."""
@@ -167,10 +174,13 @@ class PostgresqlFacts:
         return ""
 
 
-def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield plan
+def _nodes(plan: Mapping[str, Any], times: float = 1) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Every step, and how many processes do it: the numbers of a step that is done by several are those of one."""
+    yield plan, times
+    if workers := plan.get("Workers Planned"):
+        times = workers + max(0, 1 - 0.3 * workers)  # as the server reckons with the process that gathers
     for each in plan.get("Plans", ()):
-        yield from _nodes(each)
+        yield from _nodes(each, times)
 
 
 def _reads_all(node: Mapping[str, Any]) -> bool:

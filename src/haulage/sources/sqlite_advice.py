@@ -104,6 +104,10 @@ class SqliteFacts:
         """The plan names tables as the query does."""
         return not self._scanned.isdisjoint(alias.lower() for alias in aliases)
 
+    def finds_most(self, table: Table) -> bool:
+        """It guesses."""
+        return False
+
     def sorts(self) -> bool:
         """Say whether all terms of the order are sorted. One that only puts ties in order is none."""
         return _sorts(self._plan)
