@@ -153,6 +153,12 @@ SERVED = {  # query, other values for the plan, columns where an index ends with
         "orders (placed_at)",
         "orders (placed_at, id)",
     ),
+    "two conditions on one column": (
+        reading("select * from orders where customer = :c and customer >= :c and customer in (:c)", c="c7"),
+        {},
+        "orders (customer)",
+        "orders (customer)",
+    ),
     "a list": (
         reading("select * from orders where customer in (:c)", order=["id"], c=["c7", "c9"]),
         {},

@@ -177,7 +177,10 @@ def _always(
 ) -> Iterator[Advice]:
     """What finds the rows by the conditions that every request has, and gives their order if one index can do both."""
     sets = _once(_term(each) for each in always if each.kind in SETS)
-    ranges = _once(_term(each) for each in always if each.kind not in SETS)
+    found = {term.column for term in sets if term.function is None}
+    ranges = [
+        term for term in _once(_term(each) for each in always if each.kind not in SETS) if term.column not in found
+    ]
     lead = {term.column for term in sets or ranges}
     if any(not index.only and _leads(index, sets or ranges, lead) for index in table.indexes):
         return
