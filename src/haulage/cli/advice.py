@@ -58,7 +58,9 @@ ADVICE = {
     "pivot_columns_exceeded": "Let fewer dimensions go across, choose JSON, or raise pivot_columns.",
     "cell_too_long": "Choose another format, or leave that column out.",
     "bytes_exceeded": "Choose fewer rows, compress, or raise file_bytes.",
-    "generation_timeout": "Choose fewer rows, give the query an index, or raise generation_seconds.",
+    "generation_timeout": (
+        "Choose fewer rows, raise generation_seconds, or see: haulage datasets check DATASET --advise."
+    ),
     "queue_timeout": "Start more workers, or raise limits.exports.slots or queue_seconds.",
     "workers_gone": "Start a worker with: haulage worker; export again.",
     "worker_lost": 'Export again; on_worker_loss = "rerun" does it by itself.',
@@ -67,7 +69,7 @@ ADVICE = {
     "child_crashed": "The worker's log has its last words.",
     "out_of_memory": "Choose fewer or smaller cells, or raise memory_bytes.",
     "no_space": "Make room on the disk of artifacts, or lower limits.exports.store_bytes.",
-    "sort_space_exceeded": "Give the order an index, or raise sort_bytes.",
+    "sort_space_exceeded": "Raise sort_bytes, or give the order an index: haulage datasets check DATASET --advise.",
     "storage_failed": "Run: haulage doctor.",
     "storage_refused": "Let the keys of [objects] write, list and remove in the bucket: haulage doctor.",
     "count_mismatch": "Export again; report it when it comes back.",

@@ -36,6 +36,7 @@ from haulage.sources.query import (
 if TYPE_CHECKING:
     from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
@@ -248,6 +249,15 @@ class MariadbSnapshot:
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.mariadb_advice import MariadbFacts
+
+        sql, _ = self._selected(reading)
+        facts = MariadbFacts(self._session, sql, reading.binds)
+        return advised(reading, list(self._kinds(reading)), facts, _quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

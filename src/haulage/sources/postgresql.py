@@ -43,6 +43,7 @@ from haulage.sources.query import (
 if TYPE_CHECKING:
     from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
@@ -211,6 +212,15 @@ class PostgresqlSnapshot:
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.postgresql_advice import PostgresqlFacts
+
+        rows, _ = self._selected(reading)
+        facts = PostgresqlFacts(self._session, rows.whole, reading.binds)
+        return advised(reading, list(self._kinds(reading)), facts, quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, 
 if TYPE_CHECKING:
     from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold
@@ -203,6 +204,16 @@ class SqliteSnapshot:
         except BuildFailed as failed:
             return [*found, f"the query fails: {failed.cause or failed.detail}"]
         return found + unknown_names(reading, names)
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.sqlite_advice import SqliteFacts
+
+        names = self._names(reading)
+        sql = self._wrapped(reading, "*") + order_by(reading, names)
+        with told(reading.binds):
+            return advised(reading, names, SqliteFacts(self._connection, sql, _binds(reading)), quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 
