@@ -46,6 +46,7 @@ class Database:
         self.dialect = dialect
         self.engine, self._writer = dialect.engines()
         self.way = dialect.way(self.engine)
+        self._now = None if dialect.clock is None else Now(dialect.clock)
         self._errors: tuple[type[BaseException], ...] = (DBAPIError, *dialect.driver_errors)
         self._turn = threading.Lock()
         self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
@@ -212,7 +213,7 @@ class Database:
         """The given instant, or the store's now: the database's own in the statement it stands in (DECISIONS 6)."""
         if now is not None:
             return now
-        return now_ms() if self.dialect.clock is None else Now(self.dialect.clock)
+        return self._now or now_ms()
 
     def read_clock(self) -> int:
         """The store's now as a number."""
@@ -265,11 +266,13 @@ def made_again(verb: Callable[Concatenate[Self_, P], R]) -> Callable[Concatenate
 
     @wraps(verb)
     def again(self: Self_, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        for _ in range(CONFLICTS_MAX if kwargs.get("tx") is None else 0):
+        left = CONFLICTS_MAX
+        while True:
             try:
                 return verb(self, *args, **kwargs)
             except Conflict:
-                continue
-        return verb(self, *args, **kwargs)
+                if not left or kwargs.get("tx") is not None:
+                    raise
+                left -= 1
 
     return again

@@ -143,7 +143,7 @@ class PostgreSQL:
         connection: PatientConnection = driver  # type: ignore[assignment]
         try:
             for _ in range(UNASKED):
-                if not server.is_readable(connection.fileno()):
+                if not connection.has_words():
                     return False
                 connection.pgconn.consume_input()
         except self.driver_errors:

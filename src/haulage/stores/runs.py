@@ -371,7 +371,8 @@ class SqlRuns(Generic[Run]):
         tenant: str | None = None,
     ) -> bool:
         """Make one move under its guard: id, state, the fence where there is one, the cancel, and whose it is."""
-        written = {**values, "state": str(move.target), "guard_id": run_id}
+        written = {**values, "guard_id": run_id}
+        written.pop("state", None)  # It is the move's, and stands in the statement.
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
         return self._writes[move.name].changed(driver, written, tenant)
