@@ -19,7 +19,7 @@ from haulage.core.errors import StoreUnavailable
 from haulage.stores import forks
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
 from haulage.stores.driving import Lent, WriteInTurn
-from haulage.stores.prepared import Prepared, Statement
+from haulage.stores.prepared import Make, Prepared, Statement
 
 TURN_SECONDS = DOOR_WAIT_SECONDS  # how long a writer waits for the other threads of its process
 CONFLICTS_MAX = 5  # how often a transaction that met another is made again
@@ -205,9 +205,9 @@ class Database:
         with self.write() as connection:
             return connection.execute(statement).rowcount
 
-    def prepare(self, build: Callable[[], Statement]) -> Prepared:
-        """A statement to be run often; ``build`` is called when it is first run."""
-        return Prepared(build, self.way)
+    def prepare(self, build: Callable[[], Statement], make: Make = None) -> Prepared:
+        """A statement to be run often; ``build`` is called when it is first run, ``make`` with the cells of a row."""
+        return Prepared(build, self.way, make)
 
     def now(self, now: int | None) -> Instant:
         """The given instant, or the store's now: the database's own in the statement it stands in (DECISIONS 6)."""

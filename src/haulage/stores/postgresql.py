@@ -48,7 +48,7 @@ class PostgreSQL:
     # Of the statement: unlike that of the moment it can be compared by an index, unlike now() it moves on in a
     # transaction.
     clock: ColumnElement[int] | None = literal_column(
-        "(extract(epoch from statement_timestamp()) * 1000)::bigint", BigInteger
+        "(date_part('epoch', statement_timestamp()) * 1000)::bigint", BigInteger
     )
     in_turn = False
     in_one = False

@@ -21,14 +21,20 @@ from haulage.stores.dialect import Now, Way
 
 Statement = Select[Any] | UpdateBase
 Convert = Callable[[Any], Any] | None  # of a value on its way into or out of the driver
+Make = Callable[..., Any] | None
 
 
 class Prepared:
     """A statement that reads one row, or changes one."""
 
-    def __init__(self, build: Callable[[], Statement], way: Way) -> None:
-        """Keep how it is built, until it is first run; what an UPDATE sets are the names it is run with."""
+    def __init__(self, build: Callable[[], Statement], way: Way, make: Make = None) -> None:
+        """Keep how it is built, until it is first run; what an UPDATE sets are the names it is run with.
+
+        Args:
+            make: what becomes of the cells of a row; without it they are a named tuple.
+        """
         self._build = build
+        self._make = make
         self._dialect, self._cursor = way
         self._forms: dict[tuple[object, ...], _Form] = {}  # by the names it was run with, and the kinds of their values
 
@@ -56,7 +62,7 @@ class Prepared:
         values_read = list(row)
         for place, read in form.reads:
             values_read[place] = read(values_read[place])
-        return form.row(values_read)
+        return form.row(*values_read)
 
     def all(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> list[Any]:
         """Run it and read its rows, whose values need no conversion."""
@@ -64,7 +70,7 @@ class Prepared:
         cursor = self._cursor(driver)
         try:
             cursor.execute(form.sql, form.bound(values))
-            return [form.row(row) for row in cursor.fetchall()]
+            return [form.row(*row) for row in cursor.fetchall()]
         finally:
             cursor.close()
 
@@ -72,17 +78,17 @@ class Prepared:
         key = (*values, *map(type, values.values()))
         form = self._forms.get(key)
         if form is None:
-            form = self._forms[key] = _form_of(self._build(), self._dialect, values)
+            form = self._forms[key] = _form_of(self._build(), self._dialect, values, self._make)
         return form
 
 
 class PerTenant:
     """A statement in two forms: over all tenants, and over one of them."""
 
-    def __init__(self, table: Table, way: Way, build: Callable[[], Any]) -> None:
+    def __init__(self, table: Table, way: Way, build: Callable[[], Any], make: Make = None) -> None:
         """Build neither before it is first run."""
-        self._every = Prepared(build, way)
-        self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), way)
+        self._every = Prepared(build, way, make)
+        self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), way, make)
 
     def changed(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> bool:
         """Run it and say whether it changed a row."""
@@ -105,7 +111,7 @@ class _Form:
     binds: tuple[tuple[str, str, Convert], ...]  # in the order of the statement: its name there, and that of its value
     constants: Mapping[str, Any]  # what the statement brings itself, such as a LIMIT
     reads: tuple[tuple[int, Callable[[Any], Any]], ...]  # only of the columns that have to be converted
-    row: Callable[[Sequence[Any]], Any]  # makes the named tuple
+    row: Callable[..., Any]  # what becomes of the cells
     by_position: bool
 
     def bound(self, values: Mapping[str, Any]) -> Sequence[Any] | Mapping[str, Any]:
@@ -115,7 +121,7 @@ class _Form:
         return {bind: given[name] if write is None else write(given[name]) for bind, name, write in self.binds}
 
 
-def _form_of(statement: Statement, dialect: Dialect, values: Mapping[str, Any]) -> _Form:
+def _form_of(statement: Statement, dialect: Dialect, values: Mapping[str, Any], make: Make) -> _Form:
     offsets = {}  # of those values that are the database's own now: by the name of the bind
     names = []
     for name, value in values.items():
@@ -142,11 +148,7 @@ def _form_of(statement: Statement, dialect: Dialect, values: Mapping[str, Any]) 
         binds=tuple((bind, offsets.get(bind, bind), writes[bind]) for bind in compiled.positiontup or writes),
         constants={name: value for name, value in compiled.params.items() if value is not None},
         reads=tuple((place, read) for place, read in enumerate(reads) if read is not None),
-        row=_row_of([str(column.key) for column in columns]),
+        # Its names come from the statement.
+        row=make or namedtuple("Row", [str(column.key) for column in columns]),  # noqa: PYI024
         by_position=compiled.positional,
     )
-
-
-def _row_of(names: list[str]) -> Callable[[Sequence[Any]], Any]:
-    """What makes the named tuple of a row."""
-    return namedtuple("Row", names)._make  # type: ignore[attr-defined,no-any-return]  # noqa: PYI024
