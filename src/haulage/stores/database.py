@@ -89,11 +89,12 @@ class Database:
         if tx is not None:
             yield tx
             return
-        with self.answered(), self._writer.begin() if self._binds(tenant) else self.engine.connect() as connection:
+        with self.answered(), self._writer.begin() if self.binds(tenant) else self.engine.connect() as connection:
             self._bind(connection, tenant)
             yield connection
 
-    def _binds(self, tenant: str | None) -> bool:
+    def binds(self, tenant: str | None) -> bool:
+        """Say whether a transaction has to begin, to be bound."""
         return tenant is not None and self.dialect.bounds is not None
 
     def _bind(self, connection: Connection, tenant: str | None) -> None:
@@ -113,16 +114,13 @@ class Database:
         """
         if tx is not None:
             return nullcontext(driver_of(tx.connection))
-        return WriteInTurn(self) if self.dialect.in_turn else self._lend(begin=not one, tenant=tenant)
+        return WriteInTurn(self) if self.dialect.in_turn else Lent(self, begin=not one, tenant=tenant)
 
     def read_prepared(
         self, tx: Connection | None = None, *, tenant: str | None = None
     ) -> AbstractContextManager[DBAPIConnection]:
         """As ``read``, for one prepared statement."""
-        return self._lend(begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
-
-    def _lend(self, *, begin: bool, tenant: str | None) -> Lent:
-        return Lent(self, begin=begin or self._binds(tenant), tenant=tenant)
+        return Lent(self, begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
 
     def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
