@@ -31,7 +31,7 @@ from haulage.stores import tenants
 from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import RELEASED, admitted
-from haulage.stores.queue import in_state
+from haulage.stores.queue import ONE, in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, pools, workers
 
@@ -67,9 +67,9 @@ class StorageBudget:
         fits = or_(room <= literal_column("0"), room <= free - pool.c.reserved_bytes)
         return fits, {
             "reserved_bytes": room,
-            "attempts": run.c.attempts + 1,
+            "attempts": run.c.attempts + ONE,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
-            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + 1, String)),
+            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + ONE, String)),
             **dict.fromkeys(Progress._fields, null()),
         }
 

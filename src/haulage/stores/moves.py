@@ -34,7 +34,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.lease import Held
 from haulage.core.lifecycle import CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.progress import Progress
-from haulage.stores.queue import in_state, still_in
+from haulage.stores.queue import ONE, in_state, still_in
 
 
 def guard_of(table: Table, move: Move) -> tuple[ColumnElement[bool], ...]:
@@ -57,7 +57,7 @@ def write_of(table: Table, move: Move) -> Update:
     statement = update(table).where(c.id == bindparam("guard_id"), *guard_of(table, move))
     if move.lease is not LeaseUse.NONE:
         statement = statement.where(c.claim_no == bindparam("guard_claim_no"))
-    return statement.values(revision=c.revision + 1)
+    return statement.values(state=literal_column(f"'{move.target}'"), revision=c.revision + ONE)
 
 
 def ask_of(table: Table, life: type[Lifecycle]) -> Update:
@@ -65,7 +65,7 @@ def ask_of(table: Table, life: type[Lifecycle]) -> Update:
     c = table.c
     held = or_(*(still_in(table, state) for state in sorted(life.leased_states())))
     guard = (c.id == bindparam("guard_id"), held, c.cancel_requested_at.is_(None))
-    return update(table).where(*guard).values(revision=c.revision + 1)
+    return update(table).where(*guard).values(revision=c.revision + ONE)
 
 
 def beats_of(document: str) -> Subquery:
