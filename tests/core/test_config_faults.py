@@ -114,7 +114,8 @@ def test_a_proxy_that_is_no_address_is_told_each(write):
             'sql = "select 1"\nvisible = "tenant = :tenant"',
             (
                 "datasets.orders.visible binds :tenant, which no parameter declares; there are: as_of, "
-                "requester_account, requester_tenant (or write tenant = {type = …} in [datasets.orders.parameters])"
+                "requester_account, requester_grants, requester_tenant "
+                "(or write tenant = {type = …} in [datasets.orders.parameters])"
             ),
         ),
         (
@@ -368,6 +369,8 @@ def test_a_python_dataset_is_judged_by_the_same_rules():
      "session.app is a table; write the whole name in quotes: 'app.tenant' = …"),
     ("postgresql://db/shop", '"app.tenant" = ":requester_tenent"',
      'session.app.tenant = ":requester_tenent": is not known of a requester; did you mean :requester_tenant?'),
+    ("postgresql://db/shop", '"app.grants" = ":requester_grants"',
+     'session.app.grants = ":requester_grants": is not known of a requester; did you mean :requester_tenant?'),
     ("postgresql://db/shop", '"app.tenant" = 5', 'session.app.tenant = 5: is not text; write "some text"'),
     ("sqlite:///shop.db", 'role = "x"', "session: only a source of postgresql has a session"),
 ])  # fmt: skip

@@ -16,7 +16,7 @@ from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: i
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
-RESERVED_BINDS = ("requester_tenant", "requester_account", "as_of")  # DECISIONS 38
+RESERVED_BINDS = ("requester_tenant", "requester_account", "requester_grants", "as_of")  # DECISIONS 38
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def freeze(
 ) -> dict[str, Any]:
     """What the row keeps, so that the worker runs what was accepted."""
     above = {} if parent is None else {BIND: parent}
-    own = {"requester_tenant": requester.tenant, "requester_account": requester.account}
+    own = asking_binds(requester)
     named = bound_names(sql) | bound_names(dataset.visible or "")
     binds = {**resolved.binds, **own, "as_of": rfc3339(as_of), **{name: each.bound for name, each in above.items()}}
     if not dataset.of_source:  # the host's own code gets every parameter by its name
@@ -219,6 +219,15 @@ def freeze(
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"parallel": dataset.parallel} if dataset.parallel > 1 else {}),
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+    }
+
+
+def asking_binds(requester: Requester) -> dict[str, Any]:
+    """What is bound of whoever asks; the grants are a list, written ``in (:requester_grants)``."""
+    return {
+        "requester_tenant": requester.tenant,
+        "requester_account": requester.account,
+        "requester_grants": sorted(requester.grants),
     }
 
 

@@ -319,13 +319,16 @@ def _in_backquotes(name: str) -> str:
 
 
 def _listed(sql: str, reading: Reading) -> str:
-    """Write a list parameter as one bind per value: ``in (:names)`` becomes ``in (:names_0, :names_1)``."""
+    """Write a list parameter as one bind per value: ``in (:names)`` becomes ``in (:names_N0, :names_N1)``.
+
+    No parameter has a capital, so none can stand in the place of another's value.
+    """
 
     def replace(name: str) -> str:
         value = reading.binds.get(name)
         if not isinstance(value, list | tuple):
             return f":{name}"
-        return ", ".join(f":{name}_{index}" for index in range(len(value))) or "null"
+        return ", ".join(f":{name}_N{index}" for index in range(len(value))) or "null"
 
     return rewrite_names(sql, replace)
 
@@ -335,7 +338,7 @@ def _binds(reading: Reading) -> dict[str, Any]:
     for name, value in reading.binds.items():
         kind = reading.types.get(name)
         if isinstance(value, list | tuple):
-            binds |= {f"{name}_{index}": _adapted(item, kind) for index, item in enumerate(value)}
+            binds |= {f"{name}_N{index}": _adapted(item, kind) for index, item in enumerate(value)}
         else:
             binds[name] = _adapted(value, kind)
     return binds
