@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.configuration import FORMATS, HASH, SECRET, SHOP, SMALLEST, faults_of, only_fault, writer
 
-from haulage.config import load
+from haulage.config import Known, dataset_faults, load
+from haulage.core.catalogue import Column, Dataset, Pages
 
 
 @pytest.fixture
@@ -394,3 +395,32 @@ def test_only_postgresql_is_read_over_several_connections(write, url, parallel, 
         assert int(parallel) == load(path, {}, formats=FORMATS).datasets[0].parallel
     else:
         assert (f"datasets.orders.parallel = {said}",) == faults_of(path, schemes=("sqlite", "postgresql"))
+
+
+def test_conditions_of_columns_bind_what_is_declared(write):
+    text = """
+        [sources.shop]
+        url = "sqlite:///shop.db"
+        [datasets.orders]
+        source = "shop"
+        sql = "select 1 as customer"
+        parameters = {own = {type = "text"}}
+        [datasets.orders.columns.customer]
+        visible = "customer = :own or customer = :onw or :requester_account in (:requester_grants)"
+    """
+
+    assert [
+        (
+            "datasets.orders.columns.customer.visible binds :onw, which no parameter declares; did you mean own? "
+            "(or write onw = {type = …} in [datasets.orders.parameters])"
+        )
+    ] == list(faults_of(write(SMALLEST + text)))
+
+
+def test_code_of_the_application_filters_its_rows_itself():
+    columns = {"id": Column("id", "No."), "name": Column("name", "Name", visible="id = 1")}
+    dataset = Dataset("q", "", pages=Pages("shop:rows"), columns=columns)
+
+    assert [
+        "datasets.q.columns.name.visible: code of the application makes the rows, and has to filter them itself"
+    ] == dataset_faults(dataset, Known(()))

@@ -127,6 +127,11 @@ class Dataset:
         made_by = self.pages or self.command
         return made_by.environment if made_by else {}
 
+    @property
+    def blanked(self) -> Mapping[str, str]:
+        """The condition of each column whose cells not everybody sees."""
+        return {key: column.visible for key, column in self.columns.items() if column.visible is not None}
+
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
         parts = [
@@ -138,6 +143,7 @@ class Dataset:
             list(self.key),
             list(self.order),
             [[column.key, column.header, column.type] for column in self.columns.values()],
+            *([sorted(self.blanked.items())] if self.blanked else []),
             *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
             *([asdict(self.pages)] if self.pages else []),
             *([asdict(self.command)] if self.command else []),

@@ -123,8 +123,9 @@ class DuckdbSnapshot:
         return self._known[1]
 
     def _wrapped(self, reading: Reading, what: str) -> str:
-        listed = ", ".join(quoted(name.inside) for name in self._kinds(reading))
-        return wrapped(reading, what, self._bound(reading), f"{WRAP} ({listed})")
+        names = list(self._kinds(reading))
+        listed = ", ".join(quoted(name.inside) for name in names)
+        return wrapped(reading, what, self._bound(reading), names, f"{WRAP} ({listed})")
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading
+from haulage.sources.blanking import conditions
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
@@ -25,12 +26,11 @@ from haulage.sources.query import (
     chosen,
     columns_of,
     order_by,
+    seen,
     unique_names,
     unknown_names,
     unquoted,
-    visible_rows,
     with_values,
-    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -154,6 +154,9 @@ class Kind(NamedTuple):
         return readers.get(ours or "")
 
 
+WHOLE = Kind(8, 20, 0, is_binary=True)  # a whole number
+
+
 class MariadbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
@@ -191,18 +194,21 @@ class MariadbSnapshot:
             own = [name for name, *_ in described]
             keys = unique_names(own)
             names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
-            kinds = [Kind(*entry[1:]) for entry in described]
-            self._known = reading, dict(zip(names, kinds, strict=True))
+            kinds = dict(zip(names, [Kind(*entry[1:]) for entry in described], strict=True))
+            # CASE makes digits of a BIT.
+            kinds |= {name: WHOLE for name in conditions(reading, names) if kinds[name].number == _BIT}
+            self._known = reading, kinds
         return self._known[1]
 
     def _wrapped(self, reading: Reading, what: str) -> str:
         names = list(self._kinds(reading))
+        sql, named = f"(\n{self._bound(reading)(bare(reading))}\n)", ""
         if all(name.own == name.inside for name in names):
-            return wrapped(reading, what, self._bound(reading))
-        named, sql = ", ".join(_quoted(name.inside) for name in names), self._bound(reading)(bare(reading))
-        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(
-            reading, self._bound(reading)
-        )
+            query = f"{sql} as {WRAP}"
+        else:
+            query, listed = WRAP, ", ".join(_quoted(name.inside) for name in names)
+            named = f"with {WRAP} ({listed}) as {sql} "
+        return f"{named}select {what} from {seen(reading, query, self._bound(reading), names, _quoted)}"
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

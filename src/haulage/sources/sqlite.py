@@ -127,7 +127,9 @@ class SqliteSnapshot:
 
     def _wrapped(self, reading: Reading, what: str) -> str:
         self._refuse_text_in_double_quotes(reading)
-        return wrapped(reading, what, lambda sql: _listed(sql, reading))
+        return wrapped(
+            reading, what, lambda sql: _listed(sql, reading), self._names(reading) if reading.blanked else ()
+        )
 
     def _refuse_text_in_double_quotes(self, reading: Reading) -> None:
         """Refuse a name in double quotes that is no column: SQLite takes it for text, and ``"tenat" <> :a`` is true.
@@ -135,9 +137,10 @@ class SqliteSnapshot:
         In backquotes it is a name and nothing else. Such a statement is only prepared: the headers of columns without a
         name are as they are written. Python 3.11 cannot switch this off, and in views of the host it is not ours to.
         """
-        if '"' not in f"{reading.sql}{reading.visible}":
+        if '"' not in "".join((reading.sql, reading.visible or "", *reading.blanked.values())):
             return
-        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading)), _in_backquotes)
+        names = self._names(reading) if reading.blanked else ()
+        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading), names), _in_backquotes)
         try:
             with told(reading.binds):
                 self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
