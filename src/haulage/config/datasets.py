@@ -111,7 +111,8 @@ def _limits(table: Table, base: BuildLimits) -> BuildLimits | None:
 
 
 def _column(key: str, table: Table) -> Column:
-    column = Column(key, table.read("header", TEXT, key), table.read("type", COLUMN_KIND, None))
+    header, kind = table.read("header", TEXT, key), table.read("type", COLUMN_KIND, None)
+    column = Column(key, header, kind, visible=table.read("visible", TEXT, None))
     table.close()
     return column
 
@@ -191,14 +192,19 @@ def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
         reserved.add(BIND)
         if BIND in declared:
             faults.say(f"{path}.parameters.{BIND}: this name is bound by Haulage itself; choose another")
-    bound = {"sql": bound_names(dataset.sql), "visible": bound_names(dataset.visible or "")}
+    predicates = {"visible": dataset.visible or ""}
+    predicates |= {f"columns.{key}.visible": condition for key, condition in dataset.blanked.items()}
+    bound = {place: bound_names(text) for place, text in {"sql": dataset.sql, **predicates}.items()}
+    if not dataset.of_source:
+        for place in [each for each, text in predicates.items() if text]:
+            faults.say(f"{path}.{place}: code of the application makes the rows, and has to filter them itself")
     for place, names in bound.items():
         for name in sorted(names - declared - reserved):
             guess = meant(name, declared | reserved)
             write = f"or write {name} = {{type = …}} in [{path}.parameters]"
             faults.say(f"{path}.{place} binds :{name}, which no parameter declares; {guess} ({write})")
     if dataset.function is None and dataset.sql:  # code of the host gets every parameter
-        for name in sorted(declared - bound["sql"] - bound["visible"]):
+        for name in sorted(declared.difference(*bound.values())):
             faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
 
 

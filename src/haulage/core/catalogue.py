@@ -17,7 +17,7 @@ from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: i
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
-RESERVED_BINDS = ("requester_tenant", "requester_account", "as_of")  # DECISIONS 38
+RESERVED_BINDS = ("requester_tenant", "requester_account", "requester_grants", "as_of")  # DECISIONS 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,11 @@ class Dataset:
         made_by = self.pages or self.command
         return made_by.environment if made_by else {}
 
+    @property
+    def blanked(self) -> Mapping[str, str]:
+        """The condition of each column whose cells not everybody sees."""
+        return {key: column.visible for key, column in self.columns.items() if column.visible is not None}
+
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
         parts = [
@@ -169,6 +174,7 @@ class Dataset:
             list(self.key),
             list(self.order),
             [[column.key, column.header, column.type] for column in self.columns.values()],
+            *([sorted(self.blanked.items())] if self.blanked else []),
             *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
             *([asdict(self.pages)] if self.pages else []),
             *([asdict(self.command)] if self.command else []),

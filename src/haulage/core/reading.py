@@ -26,6 +26,7 @@ class Column(NamedTuple):
         type: declared or known type; None where the source has one per value, as SQLite does.
         native: the source's own name of its type (``numeric(12,2)``), for formats that have such types too.
         foreign: it comes as text, but is of a type that no format has, as an interval; ``written_as_text`` names it.
+        visible: as declared: a condition over the columns of the query; where it is not true the cell is NULL.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Column(NamedTuple):
     type: str | None = None
     native: str | None = None
     foreign: bool = False
+    visible: str | None = None
 
 
 class Reading(NamedTuple):
@@ -47,6 +49,7 @@ class Reading(NamedTuple):
     columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
     declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
     session: Mapping[str, str] = MappingProxyType({})  # what is set in the database for this transaction
+    blanked: Mapping[str, str] = MappingProxyType({})  # key -> under which condition its cells are there, else NULL
     limit: int | None = None  # rows at most, for one who looks at the first
     as_text: bool = False  # numbers as the source itself spells them: for a format in which all is text
 

@@ -215,8 +215,8 @@ def freeze(
 ) -> dict[str, Any]:
     """What the row keeps, so that the worker runs what was accepted."""
     above = {} if parent is None else {BIND: parent}
-    own = {"requester_tenant": requester.tenant, "requester_account": requester.account}
-    named = bound_names(sql) | bound_names(dataset.visible or "")
+    own = asking_binds(requester)
+    named = bound_names(sql).union(*map(bound_names, (dataset.visible or "", *dataset.blanked.values())))
     binds = {**resolved.binds, **own, "as_of": rfc3339(as_of), **{name: each.bound for name, each in above.items()}}
     if not dataset.of_source:  # the host's own code gets every parameter by its name
         named = frozenset((*resolved.binds, *above))
@@ -236,9 +236,19 @@ def freeze(
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
+        **({"blanked": dict(dataset.blanked)} if dataset.blanked else {}),
         **({"parallel": dataset.parallel} if dataset.parallel > 1 and grouped is None else {}),
         **({"grouped": grouped.to_plan()} if grouped is not None else {}),
         **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+    }
+
+
+def asking_binds(requester: Requester) -> dict[str, Any]:
+    """What is bound of whoever asks; the grants are a list, written ``in (:requester_grants)``."""
+    return {
+        "requester_tenant": requester.tenant,
+        "requester_account": requester.account,
+        "requester_grants": sorted(requester.grants),
     }
 
 

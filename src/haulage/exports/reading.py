@@ -27,4 +27,5 @@ def reading_of(plan: Mapping[str, Any]) -> Reading:
         columns=None if plan["columns"] is None else tuple(plan["columns"]),
         declared={key: (header, kind) for key, (header, kind) in plan["declared"].items()},
         session=plan.get("session", {}),  # a row frozen before there were any has none
+        blanked=plan.get("blanked", {}),
     )

@@ -125,8 +125,9 @@ class DuckdbSnapshot:
         return self._known[1]
 
     def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
-        listed = ", ".join(quoted(name.inside) for name in self._kinds(reading))
-        return wrapped(reading, what, bound or self._bound(reading), f"{WRAP} ({listed})")
+        names = list(self._kinds(reading))
+        listed = ", ".join(quoted(name.inside) for name in names)
+        return wrapped(reading, what, bound or self._bound(reading), names, f"{WRAP} ({listed})")
 
     def grouped(
         self,

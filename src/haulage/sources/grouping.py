@@ -94,7 +94,7 @@ def grouped_reading(
     )
     hidden, order = tuple(order), order if levels is None else [LEVEL, *order]
     return reading._replace(
-        sql=sql, visible=None, hidden=hidden, order=tuple(order), columns=None, declared={}, as_text=False
+        sql=sql, visible=None, hidden=hidden, order=tuple(order), columns=None, declared={}, blanked={}, as_text=False
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.blanking import conditions
 from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
@@ -26,11 +27,10 @@ from haulage.sources.query import (
     chosen,
     columns_of,
     order_by,
+    seen,
     unknown_names,
     unquoted,
-    visible_rows,
     with_values,
-    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -156,6 +156,9 @@ class Kind(NamedTuple):
         return readers.get(ours or "")
 
 
+WHOLE = Kind(8, 20, 0, is_binary=True)  # a whole number
+
+
 class MariadbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
@@ -195,16 +198,21 @@ class MariadbSnapshot:
             own = [name for name, *_ in described]
             keys = unique_names(own)
             names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
-            kinds = [Kind(*entry[1:]) for entry in described]
-            self._known = reading, dict(zip(names, kinds, strict=True))
+            kinds = dict(zip(names, [Kind(*entry[1:]) for entry in described], strict=True))
+            # CASE makes digits of a BIT.
+            kinds |= {name: WHOLE for name in conditions(reading, names) if kinds[name].number == _BIT}
+            self._known = reading, kinds
         return self._known[1]
 
     def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
         names, bound = list(self._kinds(reading)), bound or self._bound(reading)
+        sql, named = f"(\n{bound(bare(reading))}\n)", ""
         if all(name.own == name.inside for name in names):
-            return wrapped(reading, what, bound)
-        named, sql = ", ".join(_quoted(name.inside) for name in names), bound(bare(reading))
-        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(reading, bound)
+            query = f"{sql} as {WRAP}"
+        else:
+            query, listed = WRAP, ", ".join(_quoted(name.inside) for name in names)
+            named = f"with {WRAP} ({listed}) as {sql} "
+        return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
 
     def grouped(
         self,

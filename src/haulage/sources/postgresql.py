@@ -160,7 +160,7 @@ class PostgresqlSnapshot:
         kinds, wrap = self._kinds(reading), WRAP
         if any(name.own != name.inside for name in kinds):
             wrap += f" ({', '.join(quoted(name.inside) for name in kinds)})"
-        return wrapped(reading, what, bound or self._bound(reading), wrap)
+        return wrapped(reading, what, bound or self._bound(reading), list(kinds), wrap)
 
     def grouped(
         self,
@@ -202,7 +202,8 @@ class PostgresqlSnapshot:
             leading = f"{WRAP}.{quoted(name.inside)}", direction
             look = self._wrapped(reading, leading[0]) + "\nlimit 0"
         select = self._wrapped(reading, ", ".join(written))
-        return Rows(select, bool(reading.visible), order, leading, look), [kinds[name] for name in shown]
+        has_condition = bool(reading.visible) and not reading.blanked  # that is further inside
+        return Rows(select, has_condition, order, leading, look), [kinds[name] for name in shown]
 
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""

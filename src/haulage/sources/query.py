@@ -2,6 +2,8 @@
 
     select columns from (query) as haulage_query where visible order by …
 
+Where cells are blanked, what ``blanking.py`` says stands in the place of the query.
+
 Column names come from the query itself before the wrap; the order stands outside of it. What differs between
 databases (how a value gets into the SQL, what a column is written as) is given to these functions.
 """
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.blanking import blanked, faulty
 
 WRAP = "haulage_query"  # what the query is called inside its wrap
 ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
@@ -38,7 +41,7 @@ def checked(source: _Source, reading: Reading) -> list[str]:
     """Prepare a query in a snapshot of its own; every problem as a sentence for the operator."""
     try:
         with source.snapshot() as snapshot:
-            return list(snapshot.problems(reading))
+            return faulty(reading, snapshot.problems)
     except BuildFailed as failed:
         return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
 
@@ -64,9 +67,31 @@ def bare(reading: Reading) -> str:
     return found[0]
 
 
-def wrapped(reading: Reading, what: str, bound: Callable[[str], str], wrap: str = WRAP) -> str:
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def wrapped(
+    reading: Reading, what: str, bound: Callable[[str], str], names: Sequence[Name] = (), wrap: str = WRAP
+) -> str:
     """The query in its wrap, without an order; ``bound`` puts the values in, ``wrap`` may name its columns anew."""
-    return f"select {what} from (\n{bound(bare(reading))}\n) as {wrap}" + visible_rows(reading, bound)
+    query = f"(\n{bound(bare(reading))}\n) as {wrap}"
+    return f"select {what} from {seen(reading, query, bound, names)}"
+
+
+def seen(
+    reading: Reading,
+    query: str,
+    bound: Callable[[str], str],
+    names: Sequence[Name],
+    quoted: Callable[[str], str] = quoted,
+) -> str:
+    """What stands after FROM: the query with its condition, and its columns as the requester may see them."""
+    rows = query + visible_rows(reading, bound)
+    if not reading.blanked:
+        return rows
+    return f"(\nselect {blanked(reading, names, bound, quoted, WRAP)} from {rows}\n) as {WRAP}"
 
 
 def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:
@@ -146,11 +171,6 @@ def columns_of(
         columns.append(Column(name.key, header, kind, theirs, foreign=kind is None and name.key in foreign))
     headers = unique_names([column.header for column in columns])
     return tuple(column._replace(header=header) for column, header in zip(columns, headers, strict=True))
-
-
-def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:

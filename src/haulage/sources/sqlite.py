@@ -134,7 +134,8 @@ class SqliteSnapshot:
     def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
         self._teach(reading)
         self._refuse_text_in_double_quotes(reading)
-        return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)))
+        names = self._names(reading) if reading.blanked else ()
+        return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)), names)
 
     def grouped(
         self,
@@ -146,7 +147,6 @@ class SqliteSnapshot:
         exact: bool = False,
     ) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``."""
-
         collated = " collate binary" if self._has_collations(reading) else ""
 
         def key(name: Name) -> Value:
@@ -175,9 +175,10 @@ class SqliteSnapshot:
         In backquotes it is a name and nothing else. Such a statement is only prepared: the headers of columns without a
         name are as they are written. Python 3.11 cannot switch this off, and in views of the host it is not ours to.
         """
-        if '"' not in f"{reading.sql}{reading.visible}":
+        if '"' not in "".join((reading.sql, reading.visible or "", *reading.blanked.values())):
             return
-        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading)), _in_backquotes)
+        names = self._names(reading) if reading.blanked else ()
+        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading), names), _in_backquotes)
         try:
             with told(reading.binds):
                 self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
@@ -369,13 +370,16 @@ def _in_backquotes(name: str) -> str:
 
 
 def _listed(sql: str, reading: Reading) -> str:
-    """Write a list parameter as one bind per value: ``in (:names)`` becomes ``in (:names_0, :names_1)``."""
+    """Write a list parameter as one bind per value: ``in (:names)`` becomes ``in (:names_N0, :names_N1)``.
+
+    No parameter has a capital, so none can stand in the place of another's value.
+    """
 
     def replace(name: str) -> str:
         value = reading.binds.get(name)
         if not isinstance(value, list | tuple):
             return f":{name}"
-        return ", ".join(f":{name}_{index}" for index in range(len(value))) or "null"
+        return ", ".join(f":{name}_N{index}" for index in range(len(value))) or "null"
 
     return rewrite_names(sql, replace)
 
@@ -385,7 +389,7 @@ def _binds(reading: Reading) -> dict[str, Any]:
     for name, value in reading.binds.items():
         kind = reading.types.get(name)
         if isinstance(value, list | tuple):
-            binds |= {f"{name}_{index}": _adapted(item, kind) for index, item in enumerate(value)}
+            binds |= {f"{name}_N{index}": _adapted(item, kind) for index, item in enumerate(value)}
         else:
             binds[name] = _adapted(value, kind)
     return binds
