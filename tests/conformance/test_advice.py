@@ -283,6 +283,12 @@ def test_an_optional_condition_beside_a_constant_one_shares_its_index(shop):
     assert expected[shop.kind] == made
 
 
+def test_a_column_that_is_found_already_needs_no_second_place(shop):
+    asked = reading("select * from orders where customer = :c and (:d is null or customer >= :d)", c="c7", d=None)
+
+    assert ["orders (customer)"] == [columns(each) for each in statements(shop.advice(asked))]
+
+
 THERE = [  # an index that is there, and what it answers
     ("create index there on orders (tenant)", "tenant = :t", ()),
     ("create index there on orders (tenant, kind)", "tenant = :t", ()),

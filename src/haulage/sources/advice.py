@@ -235,9 +235,9 @@ def _optional(
     field, known = table.columns[term.column], [table.columns[one.column].distinct for one in before]
     if any(value is not None and (table.rows or 0) / value < ROWS_MIN for value in known):
         return  # an index on the other conditions leaves few rows
-    if field.distinct is not None and field.distinct < DISTINCT_MIN:
+    if term.column in {one.column for one in before} or (field.distinct or DISTINCT_MIN) < DISTINCT_MIN:
         return
-    terms = [*before, *([term] if term not in before else [])]
+    terms = [*before, term]
     wanted = {one.column for one in terms}
     if any(not index.only and _leads(index, [term], {term.column}) for index in table.indexes):
         return
