@@ -262,6 +262,15 @@ def test_a_column_that_is_not_there_or_no_number_is_named(case):
     assert "number" in failed.value.cause
 
 
+def test_a_column_is_found_as_sql_finds_it_and_keeps_its_type(case):
+    fill(case, drawn(random.Random(5), 20))
+    grouped = Grouped((Dimension("c", "c", "COUNTRY"),), (Measure("m", "m", "sum", "Amount"),))
+    columns, got, _ = rows_of(case, grouped)
+
+    assert columns[-1].type == "decimal"
+    assert got
+
+
 def test_sums_beyond_sixty_four_bits_are_exact(case):
     big = 2_000_000_000
     sql = f"select 'a' as k, {big} * {big} as n from (select 1 as one union all select 2 union all select 3) as three"

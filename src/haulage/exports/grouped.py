@@ -18,7 +18,7 @@ from haulage.core.grouping import NO_NUMBER, Aggregate, Grouped, Level, Measure,
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import Column
 from haulage.exports.rollup import Rolled, roll_up
-from haulage.exports.tables import KIND, LEVEL, tabled
+from haulage.exports.tables import KIND, LEVEL, column_named, tabled
 
 if TYPE_CHECKING:
     from haulage.core.ports import Batches, Snapshot
@@ -166,7 +166,7 @@ class GroupedSnapshot:
                 continue
             place = len(by) + len(aggregates)
             if measure.function in ("sum", "avg"):
-                column = base.get(measure.column or "")
+                column = column_named(measure.column, base)
                 sums[place] = column is not None and column.type == "integer"
             elif measure in days:
                 plain.append(place)
@@ -199,7 +199,7 @@ class _NoPlainDay(Exception):
 
 
 def _is_of_days(measure: Measure, base: Mapping[str, Column]) -> bool:
-    column = base.get(measure.column or "")
+    column = column_named(measure.column, base)
     return measure.function in ("min", "max") and column is not None and column.type in ("date", "timestamp")
 
 

@@ -122,13 +122,20 @@ def marks(*, has_levels: bool) -> list[Column]:
 
 def dimension_column(dimension: Dimension, base: Mapping[str, Column]) -> Column:
     """The column of a dimension: of the type that it has in the query."""
-    of = base.get(dimension.column, Column("", ""))
+    of = column_named(dimension.column, base) or Column("", "")
     return of._replace(key=dimension.key, header=dimension.header)
+
+
+def column_named(key: str | None, base: Mapping[str, Column]) -> Column | None:
+    """A column of the query, by its key or as SQL would find it; None for a hidden one, and where none is meant."""
+    if key is None or key in base:
+        return base.get(key or "")
+    return next((column for each, column in base.items() if each.lower() == key.lower()), None)
 
 
 def measure_column(measure: Measure, base: Mapping[str, Column], header: str | None = None) -> Column:
     """The column of a measure."""
-    of = base.get(measure.column or "")
+    of = column_named(measure.column, base)
     kind = None if of is None else of.type
     native: str | None = None
     if measure.function in ("count", "count_distinct"):

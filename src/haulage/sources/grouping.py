@@ -46,14 +46,12 @@ class Spoken(NamedTuple):
         key: the value by which rows are grouped by a column.
         number: a column that is summed.
         ordered: a column whose least and greatest value is looked for.
-        sets: the database has GROUPING SETS.
     """
 
     rows: Callable[[str], str]
     key: Callable[[Name], Value]
     number: Callable[[Name], Sum]
     ordered: Callable[[Name], Value]
-    sets: bool = False
 
 
 def grouped_reading(
