@@ -18,7 +18,7 @@ from haulage.config.faults import masked
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
-from haulage.core.grouping import Aggregate, additive
+from haulage.core.grouping import Aggregate, Question, additive
 from haulage.core.parents import Parent, ParentRef
 from haulage.core.ports import Source
 from haulage.core.reading import Reading
@@ -211,7 +211,7 @@ def _grouping_problems(source: Source, dataset: Dataset, reading: Reading) -> li
     for key, by, aggregates in asked:
         try:
             with source.snapshot() as snapshot:
-                grouped = snapshot.grouped(reading, by, aggregates)
+                grouped = snapshot.grouped(reading, Question(by, aggregates))
             problems = source.check(grouped)
         except BuildFailed as failed:
             problems = [failed.cause or failed.detail]

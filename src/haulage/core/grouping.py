@@ -187,6 +187,23 @@ class Aggregate(NamedTuple):
     column: str | None
 
 
+class Question(NamedTuple):
+    """What a source is asked for groups.
+
+    Args:
+        by: columns, by their keys.
+        aggregates: over any columns, hidden ones too.
+        levels: places of ``by`` that rows are grouped by, each level by its own and the finest first, of a source that
+            has sets. Behind the aggregates then stands which were not, as GROUPING() says it.
+        exact: sums of whole numbers of any size, where those of the source end somewhere.
+    """
+
+    by: Sequence[str]
+    aggregates: Sequence[Aggregate] = ()
+    levels: Sequence[Level] | None = None
+    exact: bool = False
+
+
 def additive(function: str, column: str | None) -> list[Aggregate]:
     """What a source is asked for a measure: of an average the sum and the count."""
     if function == "avg":

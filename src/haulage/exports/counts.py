@@ -8,7 +8,7 @@ from typing import Any
 
 from haulage.core.catalogue import Dataset
 from haulage.core.errors import BuildFailed, Refused
-from haulage.core.grouping import Grouped
+from haulage.core.grouping import Grouped, Question
 from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
 from haulage.core.ports import Snapshot, Source
@@ -81,4 +81,5 @@ def _counted(snapshot: Snapshot, plan: Mapping[str, Any]) -> Reading:
     reading = reading_of(plan)
     if "grouped" not in plan:
         return reading
-    return snapshot.grouped(reading, [each.column for each in Grouped.from_plan(plan["grouped"]).dimensions], ())
+    dimensions = Grouped.from_plan(plan["grouped"]).dimensions
+    return snapshot.grouped(reading, Question([each.column for each in dimensions]))

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import NO_NUMBER, Aggregate, Grouped, Level, Measure, additive, mask_of, states_of
+from haulage.core.grouping import NO_NUMBER, Aggregate, Grouped, Level, Measure, Question, additive, mask_of, states_of
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import Column
 from haulage.exports.rollup import Rolled, roll_up
@@ -56,7 +56,7 @@ class GroupedSnapshot:
         """What the source had to change while it was read."""
         return self._snapshot.notices
 
-    def grouped(self, reading: Reading, *_of_queries: Any, **_more: Any) -> Reading:
+    def grouped(self, reading: Reading, _question: Question) -> Reading:
         """Groups are not grouped again."""
         raise NotImplementedError
 
@@ -174,7 +174,7 @@ class GroupedSnapshot:
         own = [Aggregate(each.function, each.column) for each in grouped.measures if not states_of(each, exact)]
         at_once = bool(own and grouped.levels) and snapshot.has_sets
         levels = [grouped.full, *grouped.levels] if at_once else None
-        statement = snapshot.grouped(reading, by, [*aggregates, *own], levels, exact=large)
+        statement = snapshot.grouped(reading, Question(by, [*aggregates, *own], levels, large))
         with closing(snapshot.batches(statement, sort_bytes)) as batches:
             if at_once:
                 finest, others = _parted(batches, len(by), len(own))
@@ -188,7 +188,7 @@ class GroupedSnapshot:
         columns = [each.column for each in self._grouped.dimensions]
         for level in self._grouped.levels if own else ():
             mask = mask_of(level, len(columns))
-            statement = self._snapshot.grouped(reading, [columns[place] for place in level], own)
+            statement = self._snapshot.grouped(reading, Question([columns[place] for place in level], own))
             with closing(self._snapshot.batches(statement, sort_bytes)) as batches:
                 for batch in batches:
                     yield [(mask, *_spread(row, level, len(columns))) for row in batch]

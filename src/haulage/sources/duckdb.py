@@ -36,7 +36,7 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
-    from haulage.core.grouping import Aggregate
+    from haulage.core.grouping import Question
     from haulage.core.ports import Batches
 
 BATCH_ROWS = 256
@@ -129,15 +129,7 @@ class DuckdbSnapshot:
         listed = ", ".join(quoted(name.inside) for name in names)
         return wrapped(reading, what, bound or self._bound(reading), names, f"{WRAP} ({listed})")
 
-    def grouped(
-        self,
-        reading: Reading,
-        by: Sequence[str],
-        aggregates: Sequence[Aggregate],
-        levels: Sequence[Sequence[int]] | None = None,
-        *,
-        exact: bool = False,
-    ) -> Reading:
+    def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``."""
         kinds = self._kinds(reading)
 
@@ -152,7 +144,7 @@ class DuckdbSnapshot:
             return Sum(f"{column}::double" if kind.type == "float" else column)
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
-        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
+        return grouped_reading(reading, list(kinds), question, spoken)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

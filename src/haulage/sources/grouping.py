@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import Aggregate
+from haulage.core.grouping import Aggregate, Question
 from haulage.core.reading import Reading
 from haulage.sources.query import Name
 
@@ -54,28 +54,17 @@ class Spoken(NamedTuple):
     ordered: Callable[[Name], Value]
 
 
-def grouped_reading(
-    reading: Reading,
-    names: Sequence[Name],
-    by: Sequence[str],
-    aggregates: Sequence[Aggregate],
-    spoken: Spoken,
-    levels: Sequence[Sequence[int]] | None = None,
-) -> Reading:
-    """The groups of a reading: its dimensions, then what was aggregated; with ``levels`` also of which level.
-
-    Args:
-        by: keys of columns.
-        levels: places of ``by`` that are grouped by, for a source that has sets.
-    """
-    keys = [spoken.key(_named(key, names, "dimensions")) for key in by]
+def grouped_reading(reading: Reading, names: Sequence[Name], question: Question, spoken: Spoken) -> Reading:
+    """The groups of a reading: its dimensions, then what was aggregated; where there are levels also of which."""
+    levels = question.levels
+    keys = [spoken.key(_named(key, names, "dimensions")) for key in question.by]
     inner = [f"{key.sql} as k{place}" for place, key in enumerate(keys)]
     groups = [f"k{place}" for place in range(len(keys))]
     shown = [f"{key.shown.format(f'k{place}')} as d{place}" for place, key in enumerate(keys)]
     sorting = [f"k{place} is null as n{place}" for place in range(len(keys))]
     order = [part for place in range(len(keys)) for part in (f"n{place}", f"s{place}")]
     sorting += [f"k{place} as s{place}" for place in range(len(keys))]
-    for place, aggregate in enumerate(aggregates):
+    for place, aggregate in enumerate(question.aggregates):
         sql, call, shape = _aggregated(aggregate, names, spoken)
         inner.append(f"{sql} as v{place}")
         groups.append(f"{call.format(f'v{place}')} as a{place}")

@@ -34,7 +34,7 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
-    from haulage.core.grouping import Aggregate
+    from haulage.core.grouping import Question
     from haulage.core.ports import Batches
     from haulage.sources.advice import Advice
 
@@ -214,15 +214,7 @@ class MariadbSnapshot:
             named = f"with {WRAP} ({listed}) as {sql} "
         return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
 
-    def grouped(
-        self,
-        reading: Reading,
-        by: Sequence[str],
-        aggregates: Sequence[Aggregate],
-        levels: Sequence[Sequence[int]] | None = None,
-        *,
-        exact: bool = False,
-    ) -> Reading:
+    def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
         kinds = self._kinds(reading)
 
@@ -239,7 +231,7 @@ class MariadbSnapshot:
             return Sum(f"{column} + 0" if kind.number == _BIT else kind.written(column))
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
-        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
+        return grouped_reading(reading, list(kinds), question, spoken)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

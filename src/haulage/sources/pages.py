@@ -24,6 +24,7 @@ from haulage.sources.page_values import NoValue, size_of
 from haulage.sources.query import Name, chosen, columns_of, without_bound
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Question
     from haulage.core.ports import Batches
     from haulage.core.requester import Requester
 
@@ -147,7 +148,7 @@ class PagesSnapshot:
 
     has_sets = False
 
-    def grouped(self, reading: Reading, *_of_queries: Any, **_more: Any) -> Reading:
+    def grouped(self, reading: Reading, _question: Question) -> Reading:
         """Only the rows of a query are grouped; the configuration refuses it."""
         raise BuildFailed("source_failed", cause="rows of a page function are not grouped")
 

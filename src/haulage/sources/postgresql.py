@@ -41,7 +41,7 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
-    from haulage.core.grouping import Aggregate
+    from haulage.core.grouping import Question
     from haulage.core.ports import Batches
     from haulage.sources.advice import Advice
 
@@ -162,15 +162,7 @@ class PostgresqlSnapshot:
             wrap += f" ({', '.join(quoted(name.inside) for name in kinds)})"
         return wrapped(reading, what, bound or self._bound(reading), list(kinds), wrap)
 
-    def grouped(
-        self,
-        reading: Reading,
-        by: Sequence[str],
-        aggregates: Sequence[Aggregate],
-        levels: Sequence[Sequence[int]] | None = None,
-        *,
-        exact: bool = False,
-    ) -> Reading:
+    def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``. Sums of whole numbers and decimals are numeric."""
         kinds = self._kinds(reading)
 
@@ -184,7 +176,7 @@ class PostgresqlSnapshot:
             number=lambda name: Sum(summed(name, *value(name))),
             ordered=lambda name: Value(ordered(*value(name))),
         )
-        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
+        return grouped_reading(reading, list(kinds), question, spoken)
 
     def _selected(self, reading: Reading) -> tuple[Rows, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

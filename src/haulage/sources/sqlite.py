@@ -37,7 +37,7 @@ from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, teach
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
-    from haulage.core.grouping import Aggregate
+    from haulage.core.grouping import Question
     from haulage.core.ports import Batches
     from haulage.sources.advice import Advice
 
@@ -137,15 +137,7 @@ class SqliteSnapshot:
         names = self._names(reading) if reading.blanked else ()
         return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)), names)
 
-    def grouped(
-        self,
-        reading: Reading,
-        by: Sequence[str],
-        aggregates: Sequence[Aggregate],
-        levels: Sequence[Sequence[int]] | None = None,
-        *,
-        exact: bool = False,
-    ) -> Reading:
+    def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``."""
         collated = " collate binary" if self._has_collations(reading) else ""
 
@@ -153,11 +145,11 @@ class SqliteSnapshot:
             return Value(f"{WRAP}.{quoted(name.inside)}{collated}")
 
         def number(name: Name) -> Sum:
-            is_exact = exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
+            is_exact = question.exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
             return Sum(f"{WRAP}.{quoted(name.inside)}", EXACT_SUM if is_exact else NUMBER_SUM)
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
-        return grouped_reading(reading, self._names(reading), by, aggregates, spoken, levels)
+        return grouped_reading(reading, self._names(reading), question, spoken)
 
     def _has_collations(self, reading: Reading) -> bool:
         """Whether any text might be compared otherwise than by its bytes; to say that it is not takes a while a row."""
