@@ -1,6 +1,6 @@
 """A COPY of PostgreSQL that sends; postgresql_session.py has the connection that it runs in.
 
-Its rows are read from the socket in large pieces (postgresql_wire.py), or where that cannot be by the driver, one by one.
+Rows are read from the socket in large pieces (postgresql_wire.py), or where that cannot be one by one by the driver.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from haulage.sources.query import needed
 if TYPE_CHECKING:
     from haulage.sources.postgresql_session import Session
 
+READS_SOCKETS = sys.platform == "linux"
 LOOK_SECONDS = 0.05  # between two looks at a connection that is silent, and whether its statement is to be ended
 FEW_BYTES = PIECE_BYTES // 2  # are a piece for which more is waited, once
 MORE_SECONDS = 0.001  # so long: a server sends 8 KiB at once, and to wake up for each of them costs both sides
+AGAIN_SECONDS = 0.5  # after which a cancel is sent again: one that comes before its statement has begun is lost
 ROWS = 64  # that the driver gives between two looks at their size
 LARGE = 2_048  # bytes of a row after which their size is looked at, too
 
@@ -44,11 +46,12 @@ class Copying:
         self._ready = select.poll()
         self._ready.register(self._link.socket, select.POLLIN)
         self._few = False
+        self._taken = 0
         self._wire: Wire | None = None
         self.count: int | None = None  # what the command's tag says, once it has ended
         with session.told(binds):
             self._link.send_query_params(sql.encode(), None)
-            if sys.platform == "linux" and not self._link.ssl_in_use and not self._link.flush():
+            if READS_SOCKETS and not self._link.ssl_in_use and not self._link.flush():
                 self._wire = Wire(self._link.socket)
 
     def take(self, *, wait: bool) -> tuple[int, bytes]:
@@ -67,6 +70,7 @@ class Copying:
                 self._ready.poll(LOOK_SECONDS * 1000)
                 held, piece = self._come()
         self._few = len(piece) < FEW_BYTES
+        self._taken += held
         return held, piece
 
     def _come(self) -> tuple[int, bytes]:
@@ -120,7 +124,11 @@ class Copying:
     def _end(self) -> None:
         with self._session.told(self._binds):
             result = self._session.result()
-        self.count = self._session.good(result, self._binds, self._began).command_tuples or 0
+        count = self._session.good(result, self._binds, self._began).command_tuples or 0
+        if count != self._taken:  # A message is a row; what stands among them, the driver takes for their end.
+            cause = f"08P01: the server counts {count:,} rows and {self._taken:,} came"
+            raise BuildFailed("source_unavailable", cause=cause)
+        self.count = count
 
     def close(self) -> None:
         """End a statement that nobody reads any more; one that has sent all, or an error, need not be cancelled."""
@@ -129,9 +137,11 @@ class Copying:
         self._closed = True
         error = needed("psycopg", "postgresql").Error
         with suppress(error, BuildFailed):
-            if self._running:
-                self._session.cancel()
+            due = 0.0
             while self._running:
+                if time.monotonic() >= due:
+                    self._session.cancel()
+                    due = time.monotonic() + AGAIN_SECONDS
                 if not self._come()[0]:
                     self._ready.poll(LOOK_SECONDS * 1000)
         if self._wire is not None:
