@@ -430,7 +430,7 @@ def at_work(yard):
 def test_what_is_read_ahead_is_bounded(large, monkeypatch):
     monkeypatch.setattr(postgresql_parallel, "AHEAD_BYTES", 300_000)
     with open_source(large.url, connections=3).snapshot() as snapshot:
-        pieces = snapshot._copied(FOREVER, snapshot._selected(FOREVER)[0], "", {"rows": 1_024, "large": 2_048})
+        pieces = snapshot._copied(FOREVER, snapshot._selected(FOREVER)[0], "")
         most = count = 0
         for held, _ in pieces:
             count += held

@@ -26,7 +26,6 @@ from haulage.exports.reading import reading_of
 from haulage.sources import end_session, open_source
 from haulage.sources.postgresql import PostgresqlSnapshot
 from haulage.sources.postgresql_session import _parts
-from haulage.sources.postgresql_text import ROWS as CHUNK_ROWS
 
 pytestmark = pytest.mark.slow
 # Column, its type, and literals of what a driver, a format or a spreadsheet may damage.
@@ -172,13 +171,14 @@ def test_the_bytes_of_the_server_are_those_of_its_own_copy(nasty):
 
 
 def test_rows_are_counted_by_the_server_and_not_by_their_lines(yard):
-    sql = f"select i, E'a\\nb\\n' as text from generate_series(1, {3 * CHUNK_ROWS + 5}) as i"
+    sql = "select i, E'a\\nb\\n' as text from generate_series(1, 40000) as i"
     built, content = yard.build(query(sql, key=("i",)))
 
-    assert 3 * CHUNK_ROWS + 5 == built.rows == built.total
+    assert 40_000 == built.rows == built.total
     assert 3 * built.rows + 1 == content.count(b"\n")
-    processed = [seen.processed for seen in yard.progress]
-    assert [CHUNK_ROWS, 2 * CHUNK_ROWS, 3 * CHUNK_ROWS] == [n for n in processed if n in range(1, built.rows)]
+    processed = [seen.processed for seen in yard.progress if seen.processed]
+    assert sorted(processed) == processed
+    assert processed[0] < 40_000 == processed[-1]
 
 
 def test_json_has_numbers_as_numbers_and_everything_else_as_text(nasty):

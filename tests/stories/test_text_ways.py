@@ -21,6 +21,7 @@ from haulage.formats import json_text, parquet, parquet_groups
 from haulage.formats.json_arrow import ArrowLines
 from haulage.formats.objects import Objects
 from haulage.formats.parquet import ParquetEncoder
+from haulage.sources import postgresql_wire
 
 pytestmark = pytest.mark.slow
 WAYS = ("parquet", "ndjson", "ndjson by Arrow", "json")
@@ -162,6 +163,7 @@ def test_what_does_not_fit_late_makes_its_column_text(yard, monkeypatch, sink, l
         monkeypatch.setattr(PartFile, "rewind", lambda _: pytest.fail("parts were sent"))
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
     monkeypatch.setattr(parquet, "TEXT_BYTES", 1)  # much stands in the file when it comes
+    monkeypatch.setattr(postgresql_wire, "PIECE_BYTES", 8_192)
     column, _, value = last.partition(" = ")
     kinds = {"price": "numeric(9, 2)", "day": "date", "at": "timestamptz", "clock": "time"}
     values = {"price": "1.5", "day": "'2026-01-31'", "at": "'2026-01-31 00:00Z'", "clock": "'12:00'"}
@@ -184,6 +186,7 @@ def test_what_does_not_fit_at_once_ends_the_statement_and_the_rows_are_read_agai
 
 def test_nothing_is_said_to_stand_in_a_file_that_is_begun_anew(yard, monkeypatch):
     monkeypatch.setattr(parquet, "TEXT_BYTES", 1)
+    monkeypatch.setattr(postgresql_wire, "PIECE_BYTES", 8_192)
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
     sql = "select case i when 9000 then 'NaN' else 1.5 end::numeric(9, 2) as n from generate_series(1, 9000) as i"
     yard.build(query(sql), format="parquet")

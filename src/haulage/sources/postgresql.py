@@ -23,7 +23,7 @@ from haulage.sources.postgresql_grouping import key_of, ordered, summed
 from haulage.sources.postgresql_parallel import Rows, in_order, parts_of
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
 from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
-from haulage.sources.postgresql_text import LARGE, copied_as, copied_name
+from haulage.sources.postgresql_text import copied_as, copied_name
 from haulage.sources.query import (
     WRAP,
     Name,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
-
-BATCH = {"rows": 512, "large": 4_096}  # so at most 2 MiB and a row
 
 
 def open_source(
@@ -235,19 +233,17 @@ class PostgresqlSnapshot:
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
         """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
         rows, kinds = self._selected(reading)
-        with closing(self._copied(reading, rows, "", BATCH)) as pieces:
+        with closing(self._copied(reading, rows, "")) as pieces:
             yield from batches_of(pieces, [kind.reader(as_text=reading.as_text) for kind in kinds], self._replaced)
 
-    def _copied(
-        self, reading: Reading, rows: Rows, how: str, size: Mapping[str, int]
-    ) -> Generator[tuple[int, bytes], None, int]:
+    def _copied(self, reading: Reading, rows: Rows, how: str) -> Generator[tuple[int, bytes], None, int]:
         """What COPY sends of the rows, over several connections where that can be."""
         parts = self._parts(reading, rows) if self._wanted > 1 else [rows.whole]
         self._session.enter(reading.session)
         statements = [f"copy (\n{part}\n) to stdout{how}" for part in parts]
         if len(statements) == 1:
-            return self._session.copy(statements[0], reading.binds, **size)
-        return in_order(self._sessions, statements, reading.binds, **size)
+            return self._session.copy(statements[0], reading.binds)
+        return in_order(self._sessions, statements, reading.binds)
 
     def _parts(self, reading: Reading, rows: Rows) -> list[str]:
         found = parts_of(self._sessions, rows, reading.session) if len(self._sessions) > 1 else None
@@ -269,8 +265,7 @@ class PostgresqlSnapshot:
         how = copied_as(profile, kinds, [each for each in declared if each is not None])
         if how is None:
             return None
-        size = {"rows": how.rows, "large": LARGE}
-        return CopyStream(lambda: self._copied(reading, rows, f" ({how.options})", size))
+        return CopyStream(lambda: self._copied(reading, rows, f" ({how})"))
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
         return with_values(reading, self._literal)

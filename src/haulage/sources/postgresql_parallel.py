@@ -21,13 +21,14 @@ from __future__ import annotations
 import json
 import math
 import select
+import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.sources.postgresql_copy import LOOK_SECONDS
+from haulage.sources.postgresql_copy import FEW_BYTES, LOOK_SECONDS, MORE_SECONDS
 from haulage.sources.query import quoted
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class _Part:
 
 
 def in_order(
-    sessions: Sequence[Session], statements: Iterable[str], binds: Mapping[str, Any], *, rows: int, large: int
+    sessions: Sequence[Session], statements: Iterable[str], binds: Mapping[str, Any]
 ) -> Generator[tuple[int, bytes], None, int]:
     """What these COPYs send, as ``Session.copy`` gives it; their counts together come at the end.
 
@@ -251,7 +252,7 @@ def in_order(
         while waiting or parts:
             while free and waiting and ahead < AHEAD_BYTES:
                 session = free.pop()
-                parts.append(_Part(session, session.copying(waiting.popleft(), binds, rows=rows, large=large)))
+                parts.append(_Part(session, session.copying(waiting.popleft(), binds)))
             first = parts[0]
             while first.pieces:
                 held, piece = first.pieces.popleft()
@@ -262,16 +263,17 @@ def in_order(
                 parts.popleft()
                 continue
             wanted = [part for part in parts if part.copying.count is None and (part is first or ahead < AHEAD_BYTES)]
-            came = False
+            came, ended = 0, False
             for part in wanted:
                 held, piece = part.copying.take(wait=False)
                 if held:
                     part.pieces.append((held, piece))
                     ahead += len(piece)
+                    came += len(piece)
                 elif part.copying.count is not None:
                     free.append(part.session)
-                came = came or bool(held) or part.copying.count is not None
-            if not came:
+                    ended = True
+            if came < FEW_BYTES and not ended:
                 _wait_for(part.session for part in wanted)
     finally:
         for part in parts:
@@ -283,4 +285,5 @@ def _wait_for(sessions: Iterable[Session]) -> None:
     ready = select.poll()
     for session in sessions:
         ready.register(session.descriptor, select.POLLIN)
-    ready.poll(LOOK_SECONDS * 1000)
+    if ready.poll(LOOK_SECONDS * 1000):
+        time.sleep(MORE_SECONDS)

@@ -224,14 +224,12 @@ class Session:
             raise Interrupted("source_failed", cause="the statement was ended")
         return self.good(result, binds, began)
 
-    def copy(
-        self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, large: int
-    ) -> Generator[tuple[int, bytes], None, int]:
-        """What a COPY sends, in pieces of so many rows, or up to a row of so many bytes; its count comes at the end.
+    def copy(self, sql: str, binds: Mapping[str, Any] | None = None) -> Generator[tuple[int, bytes], None, int]:
+        """What a COPY sends, in bounded pieces of whole rows; its count comes at the end.
 
         Closed before its end, it ends the statement in the database.
         """
-        copying = self.copying(sql, binds, rows=rows, large=large)
+        copying = self.copying(sql, binds)
         try:
             while copying.count is None:
                 held, piece = copying.take(wait=True)
@@ -241,9 +239,9 @@ class Session:
             copying.close()
         return copying.count
 
-    def copying(self, sql: str, binds: Mapping[str, Any] | None = None, *, rows: int, large: int) -> Copying:
+    def copying(self, sql: str, binds: Mapping[str, Any] | None = None) -> Copying:
         """The same, for one who has several to read."""
-        return Copying(self, sql, binds, rows=rows, large=large)
+        return Copying(self, sql, binds)
 
     @property
     def descriptor(self) -> int:
