@@ -7,8 +7,10 @@ import io
 import sys
 
 import pytest
+import trustme
 from tests.ports import free_port
 from tests.servers import mariadb
+from tests.servers.starting import make_folder
 from tests.stories.building import Yard, query
 
 from haulage.core.catalogue import Column
@@ -257,6 +259,23 @@ def test_a_line_that_is_too_long_for_the_server_is_made_here(yard):
     finally:
         yard.run("set global max_allowed_packet = default")
     assert b"2" + (b"," + b"x" * 3000) * 4 in content.splitlines()
+
+
+def test_rows_come_whole_over_an_encrypted_connection_too(joined):
+    place, certificate = make_folder("certificate"), trustme.CA().issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(place / "certificate.pem")
+    certificate.private_key_pem.write_to_path(place / "key.pem")
+    for file in place.iterdir():
+        file.chmod(0o644)  # the server has another user
+    server = mariadb.MariaDB(f"--ssl-cert={place}/certificate.pem", f"--ssl-key={place}/key.pem")
+    asked = PLAIN._replace(sql="select seq as i, concat('a,', seq) as t from seq_1_to_100000")
+    with open_source(server.url("mysql")).snapshot() as snapshot:
+        ((_, cipher),) = snapshot._session.run("show status like 'Ssl_cipher'")
+        stream = snapshot.stream(asked, "csv")
+        content = b"".join(stream.chunks())
+
+    assert (True, joined) == (bool(cipher), type(stream))
+    assert b"".join(b'%d,"a,%d"\n' % (i, i) for i in range(1, 100_001)) == content
 
 
 def stream_of(yard, count):

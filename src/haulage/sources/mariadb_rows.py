@@ -208,8 +208,8 @@ class WholeRows(Packets):
 
 
 def _whole_rows(file: Any) -> WholeRows:
-    """Those of a connection; of one that is encrypted nobody can say whether more has come."""
+    """Those of a connection; of one that is encrypted some may have come that are not to be seen from outside."""
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
-    is_plain = not hasattr(file.raw._sock, "pending")  # noqa: SLF001 - there is no other way to know
-    return WholeRows(file, lambda: is_plain and bool(waiting.poll(SOON_MILLISECONDS)))
+    decrypted = getattr(file.raw._sock, "pending", lambda: 0)  # noqa: SLF001 - there is no other way to know
+    return WholeRows(file, lambda: bool(decrypted() or waiting.poll(SOON_MILLISECONDS)))
