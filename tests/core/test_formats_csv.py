@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tests.conformance.formats.readers import BOM, columns, read_csv, write
+
+from haulage.core.reading import Column
+from haulage.formats.csv import MANY_FROM, CsvEncoder, _numbers
+from haulage.formats.format import About
 
 ROWS = [(1, None, ""), (-42, "a\rb", 'say "yes"')]
 
@@ -36,6 +43,44 @@ def test_an_empty_string_differs_from_null_among_texts():
     rows = [(None, ""), ("", None), ("a,b", None), (None, "x")]
 
     assert b'a,b\n,""\n"",\n"a,b",\n,x\n' == write("csv", ["a", "b"], rows, 4).data
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.integers(-999, 999),
+    st.floats(),
+    st.floats(-1, 1),
+    st.decimals(-(10**6), 10**6, allow_nan=False, places=3).map(float),
+    st.integers(-9, 25).map(lambda power: 1.5 * 10.0**power),
+    st.none(),
+)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=6))
+@example([1e16, 1.0])
+@example([1e-07, 1.0])
+@example([1.0, 0.00001])
+@example([-0.00009, 0.0001])
+@example([float("inf"), float("-inf"), float("nan"), 1.0])
+@example([2**63, -(2**63), 2**64 - 1])
+@example([2**64, 1.0])
+@example([None, None])
+@example([-0.0, 0.1 + 0.2, 5e-324, 1.7976931348623157e308, 9999999999999998.0])
+def test_numbers_of_a_long_file_are_spelled_as_those_of_a_short_one(numbers):
+    few, many = (CsvEncoder([Column("a", "a")], {"dialect": "exact"}, About(total=total)) for total in (1, MANY_FROM))
+    rows = [(number,) for number in numbers]
+
+    assert few.rows(rows) == many.rows(rows)
+
+
+def test_only_a_long_file_loads_what_spells_its_numbers(monkeypatch):
+    def spelling(total):
+        return CsvEncoder([Column("a", "a")], {"dialect": "exact"}, About(total=total))._number_texts
+
+    assert [_numbers] * 2 == [spelling(total) for total in (None, MANY_FROM - 1)]
+    assert spelling(MANY_FROM) is not _numbers
+    monkeypatch.setitem(sys.modules, "orjson", None)
+    assert spelling(MANY_FROM) is _numbers
 
 
 @pytest.mark.parametrize(

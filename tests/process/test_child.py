@@ -22,6 +22,7 @@ from haulage.core import events
 from haulage.core.errors import BuildFailed
 from haulage.core.limits import MIB
 from haulage.exports.build import BuildOrder
+from haulage.formats import FORMATS, resolve_options
 from haulage.worker import process
 
 REPO = Path(__file__).parents[2]
@@ -86,6 +87,20 @@ def test_a_child_loads_no_store_and_nothing_heavy(house, tmp_path, monkeypatch):
     loaded = (tmp_path / "modules").read_text().split()
     assert "haulage.sources.sqlite" in loaded
     assert [] == [name for name in loaded if name.startswith(HEAVY)]
+
+
+@pytest.mark.parametrize("format", ["parquet", "ndjson", "xlsx"])
+def test_a_child_loads_no_numpy_for_arrow(house, tmp_path, monkeypatch, format):
+    program = (
+        process.START + "; import sys; print(*[n for n, m in sys.modules.items() if m], file=open('modules', 'w'))"
+    )
+    options = dict(resolve_options(FORMATS[format], {}))
+
+    heard, code, words = built(house, tmp_path, program, monkeypatch, format=format, options=options)
+
+    assert (0, 1) == (code, heard[-1]["built"]["rows"]), words
+    loaded = (tmp_path / "modules").read_text().split()
+    assert (format == "parquet", False) == ("pyarrow" in loaded, "numpy" in loaded)
 
 
 def test_a_child_costs_little_more_than_the_bare_interpreter(house, tmp_path):

@@ -7,16 +7,20 @@ import io
 import sys
 
 import pytest
+import trustme
 from tests.ports import free_port
 from tests.servers import mariadb
+from tests.servers.starting import make_folder
 from tests.stories.building import Yard, query
 
 from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
+from haulage.sources import mariadb as source_of_mariadb
 from haulage.sources import open_source
 from haulage.sources.mariadb import MariadbSnapshot
-from haulage.sources.mariadb_lines import BETWEEN, LAST, Packets, ShortLines
+from haulage.sources.mariadb_lines import BETWEEN, LAST, LineStream, Packets, ShortLines
+from haulage.sources.mariadb_rows import RowStream
 from haulage.sources.mariadb_session import _parts
 
 pytestmark = pytest.mark.slow
@@ -178,6 +182,13 @@ TEXTS = ("''", "' '", "'  '", "'a,b'", "'say \"hi\"'", "'a\\nb'", "'a\\rb'", "'a
 NUMBERS = ("1e15", "1e-7", "1e300", "-0.0", "1e16", "123456789012345678", "0.1e0 + 0.2e0", "null", "0.00001", "5e-324")
 
 
+@pytest.fixture(params=["by the server", "many at once"])
+def joined(request, monkeypatch):
+    """Who joins the fields of short rows, whatever their number."""
+    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10**9 if request.param == "by the server" else 0)
+    return LineStream if request.param == "by the server" else RowStream
+
+
 def by_our_encoder(monkeypatch):
     monkeypatch.setattr(MariadbSnapshot, "stream", lambda *_: None)
 
@@ -192,8 +203,8 @@ def built_twice(yard, monkeypatch, dataset, **asked):
     with monkeypatch.context() as patched:
         by_our_encoder(patched)
         ours = yard.build(dataset, **asked)
-    assert [True] == [each is not None for each in streams]
-    return made, ours
+    (stream,) = streams
+    return made, ours, type(stream)
 
 
 @pytest.mark.parametrize(
@@ -201,27 +212,31 @@ def built_twice(yard, monkeypatch, dataset, **asked):
     ["varchar(4000)", "varchar(4000) collate utf8mb4_unicode_ci", "varchar(4000) character set utf16", "text"],
 )
 @pytest.mark.parametrize("columns", [["v"], ["i", "v", "n"]])
-def test_the_server_and_our_encoder_write_the_same_bytes(yard, monkeypatch, kind, columns):
+def test_the_server_and_our_encoder_write_the_same_bytes(yard, monkeypatch, joined, kind, columns):
     yard.run(f"create or replace table t (i integer, v {kind}, n double)")
     for number, text in enumerate(TEXTS):
         yard.run(f"insert into t values ({number}, {text}, {NUMBERS[number % len(NUMBERS)]})")
-    (made, content), (ours, same) = built_twice(
+    (made, content), (ours, same), by = built_twice(
         yard, monkeypatch, query("select i, v, n from t", key=("i",)), columns=columns
     )
 
     assert content == same
+    assert by is (LineStream if kind == "text" or columns == ["v"] else joined)
     assert made._replace(snapshot_at=None) == ours._replace(snapshot_at=None)
     assert ({"code": "text_replaced", "count": 1},) == made.notices
 
 
-def test_every_other_type_is_the_same_too(yard, monkeypatch):
-    columns = [(kind, literal) for kind, literal, *_ in VALUES if not kind.startswith(("float", "bit", "blob"))]
+def test_every_other_type_is_the_same_too(yard, monkeypatch, joined):
+    left = ("float", "bit", "blob", "text")  # made here; and one that may be too long to be joined here
+    columns = [(kind, literal) for kind, literal, *_ in VALUES if not kind.startswith(left)]
     made = ", ".join(f"v{number} {kind} null" for number, (kind, _) in enumerate(columns))
     yard.run("set time_zone = '+00:00'", f"create or replace table t ({made})",
              f"insert into t values ({', '.join(literal for _, literal in columns)})",
              f"insert into t values ({', '.join('null' for _ in columns)})")  # fmt: skip
-    (_, content), (_, same) = built_twice(yard, monkeypatch, query("select * from t order by v0"))
+    (_, content), (_, same), by = built_twice(yard, monkeypatch, query("select * from t order by v0"))
+
     assert content == same
+    assert by is joined
 
 
 @pytest.mark.parametrize("kind", ["float", "bit(3)", "blob", "varbinary(3)", "mediumtext", "json"])
@@ -244,6 +259,49 @@ def test_a_line_that_is_too_long_for_the_server_is_made_here(yard):
     finally:
         yard.run("set global max_allowed_packet = default")
     assert b"2" + (b"," + b"x" * 3000) * 4 in content.splitlines()
+
+
+def test_rows_come_whole_over_an_encrypted_connection_too(joined):
+    place, certificate = make_folder("certificate"), trustme.CA().issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(place / "certificate.pem")
+    certificate.private_key_pem.write_to_path(place / "key.pem")
+    for file in place.iterdir():
+        file.chmod(0o644)  # the server has another user
+    server = mariadb.MariaDB(f"--ssl-cert={place}/certificate.pem", f"--ssl-key={place}/key.pem")
+    asked = PLAIN._replace(sql="select seq as i, concat('a,', seq) as t from seq_1_to_100000")
+    with open_source(server.url("mysql")).snapshot() as snapshot:
+        ((_, cipher),) = snapshot._session.run("show status like 'Ssl_cipher'")
+        stream = snapshot.stream(asked, "csv")
+        content = b"".join(stream.chunks())
+
+    assert (True, joined) == (bool(cipher), type(stream))
+    assert b"".join(b'%d,"a,%d"\n' % (i, i) for i in range(1, 100_001)) == content
+
+
+def stream_of(yard, count):
+    asked = PLAIN._replace(sql="select seq as i, 'x' as x from seq_1_to_10")
+    with open_source(yard.url).snapshot() as snapshot:
+        if count:
+            assert 10 == snapshot.count(asked, 10)
+        return type(snapshot.stream(asked, "csv"))
+
+
+def test_only_for_many_rows_is_numpy_loaded(yard, monkeypatch):
+    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10)
+    assert [LineStream, RowStream] == [stream_of(yard, count) for count in (False, True)]
+    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 11)
+    assert stream_of(yard, count=True) is LineStream
+
+
+def test_without_numpy_or_memory_for_it_the_server_joins(yard, monkeypatch):
+    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(source_of_mariadb, "allowed_memory", lambda: source_of_mariadb.LEAST_MEMORY - 1)
+        assert stream_of(yard, count=True) is LineStream
+    monkeypatch.delitem(sys.modules, "haulage.sources.mariadb_rows", raising=False)
+    monkeypatch.delattr("haulage.sources.mariadb_rows", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert stream_of(yard, count=True) is LineStream
 
 
 MOST = 2**24 - 1  # bytes of one packet
@@ -320,7 +378,7 @@ def test_a_connection_that_breaks_within_a_packet_is_no_end(kind, rest):
     assert "source_unavailable" == failed.value.code
 
 
-def test_lines_that_are_left_in_the_middle_leave_the_snapshot_usable(yard):
+def test_lines_that_are_left_in_the_middle_leave_the_snapshot_usable(yard, joined):
     asked = PLAIN._replace(sql="select seq as i, repeat('x', 100) as x from seq_1_to_100000000000")
     with open_source(yard.url).snapshot() as snapshot:
         with contextlib.closing(snapshot.stream(asked, "csv").chunks()) as chunks:
@@ -328,7 +386,7 @@ def test_lines_that_are_left_in_the_middle_leave_the_snapshot_usable(yard):
         assert 1 == snapshot.count(PLAIN, 10)
 
 
-def test_an_error_in_the_middle_of_the_lines_is_an_error(yard):
+def test_an_error_in_the_middle_of_the_lines_is_an_error(yard, joined):
     sql = "select seq as i, exp(case when seq = 4000 then 100000 else 1 end) as e from seq_1_to_5000"
     with pytest.raises(BuildFailed) as failed:
         yard.build(query(sql))

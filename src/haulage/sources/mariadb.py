@@ -7,14 +7,16 @@ DOUBLE whose digits are cut again to those of a FLOAT; a TIMESTAMP is an instant
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading, unique_names
+from haulage.formats.arrow import LEAST_MEMORY, allowed_memory
 from haulage.sources.blanking import conditions
 from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
@@ -35,13 +37,14 @@ from haulage.sources.query import (
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches
+    from haulage.core.ports import Batches, Stream
     from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
+ROWS_FROM = 200_000  # to load numpy takes as long as it saves on so many
 LINE_BYTES = 8 * 1024 * 1024  # that a line of a stream may have: a few of them are held at once
 DUPLICATE_NAME = "1060:"
 _TYPES = {  # by the number of the protocol: ours, and the server's name
@@ -137,6 +140,10 @@ class Kind(NamedTuple):
             return text_field(column)
         return instant_field(column) if self.number == _TIMESTAMP else plain_field(column)
 
+    def whole(self, column: str) -> str:
+        """The SQL of this column as a field of its own, with all that belongs to it."""
+        return f"concat({column}, '+00')" if self.number == _TIMESTAMP else column
+
     def written(self, column: str) -> str:
         """The SQL of this column as it comes."""
         return f"cast({column} as double)" if self.number == _FLOAT else column
@@ -169,6 +176,7 @@ class MariadbSnapshot:
         self._session = session
         self._replaced: Counter[str] = Counter()
         self._known: tuple[Reading, dict[Name, Kind]] | None = None
+        self._counted = 0
         self.at: int | None = session.began
         self.session: str | None = f"{session.number} {session.host}"
 
@@ -274,7 +282,8 @@ class MariadbSnapshot:
             ((count,),) = self._session.run(sql, reading.binds, seconds, given_up)
         except Interrupted:
             return None
-        return int(count)
+        self._counted = int(count)
+        return self._counted
 
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
         """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
@@ -296,8 +305,8 @@ class MariadbSnapshot:
             if batch:
                 yield _read(batch, readers)
 
-    def stream(self, reading: Reading, profile: str) -> LineStream | None:
-        """The rows as lines that the server builds; None for another profile, and where it cannot.
+    def stream(self, reading: Reading, profile: str) -> Stream | None:
+        """The rows as lines that the server builds, or we of many rows; None for another profile, and where it cannot.
 
         It has neither the digits of a FLOAT nor a base64 of bytes that is ours, and a line that is longer than its
         ``max_allowed_packet`` it makes NULL.
@@ -311,9 +320,14 @@ class MariadbSnapshot:
         if longest >= min(int(most), LINE_BYTES):
             return None
         short = longest < SHORT_BYTES
-        line = line_of([kind.field(column) for kind, column in shown], short=short)
-        sql = self._wrapped(reading, line) + order_by(reading, list(kinds), f"{WRAP}.", _quoted)
         texts = [kind.is_text for kind, _ in shown]
+        order = order_by(reading, list(kinds), f"{WRAP}.", _quoted)
+        if short and len(texts) > 1 and (rows := _many_rows(self._counted)) is not None:
+            row = rows.row_of([kind.whole(column) for kind, column in shown])
+            sql = self._wrapped(reading, row) + order
+            return cast("Stream", rows.RowStream(self._session, sql, reading.binds, len(texts), self._replaced))
+        line = line_of([kind.field(column) for kind, column in shown], short=short)
+        sql = self._wrapped(reading, line) + order
         return LineStream(self._session, sql, reading.binds, texts, self._replaced, short=short)
 
     def _bound(self, reading: Reading) -> Callable[[str], str]:
@@ -330,6 +344,18 @@ class MariadbSnapshot:
             return f"timestamp({self._session.literal(moment.isoformat(' '))})"
         text = self._session.literal(str(value))
         return f"date({text})" if kind == "date" else text
+
+
+def _many_rows(counted: int) -> Any:
+    """What joins the fields of so many rows at once; None where it does not pay, or cannot be had."""
+    if counted < ROWS_FROM or allowed_memory() < LEAST_MEMORY:
+        return None
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the stack of each counts as memory
+    try:
+        from haulage.sources import mariadb_rows
+    except ImportError:
+        return None
+    return mariadb_rows
 
 
 def _quoted(name: str) -> str:

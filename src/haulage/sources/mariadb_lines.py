@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
@@ -83,25 +83,11 @@ class LineStream:
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Whole rows, in bounded pieces."""
-        with self._session.running(self._sql, self._binds) as cursor:
-            result = cursor._result  # type: ignore[attr-defined]  # noqa: SLF001 - the driver has no other way
-            packets = (ShortLines if self._short else Packets)(cursor.connection._rfile)  # type: ignore[attr-defined]  # noqa: SLF001
-            try:
-                while not packets.ended:
-                    if lines := packets.lines():
-                        self.rows += len(lines)
-                        yield self._chunk(lines)
-            finally:
-                if not packets.ended:
-                    self._session.kill()
-                    with suppress(BuildFailed):
-                        packets.drain()
-                result.unbuffered_active, result.connection = False, None
-            if packets.error is not None:
-                with told(self._binds):
-                    from pymysql.err import raise_mysql_exception
-
-                    raise_mysql_exception(packets.error)
+        kind = ShortLines if self._short else Packets
+        with closing(received(self._session, self._sql, self._binds, kind)) as pieces:
+            for lines in pieces:
+                self.rows += len(lines)
+                yield self._chunk(lines)
 
     def _chunk(self, lines: list[bytes]) -> bytes:
         whole = BETWEEN.join(lines)
@@ -139,6 +125,34 @@ class LineStream:
             if is_text and not fields[at]:
                 fields[at] = EMPTY
         return BETWEEN.join(fields)
+
+
+def received(
+    session: Session, sql: str, binds: Mapping[str, Any], kind: Callable[[Any], Packets]
+) -> Generator[list[bytes], None, None]:
+    """What a query answers, read past the driver; left before the end, the query is ended.
+
+    Raises:
+        BuildFailed: as ``Snapshot.batches``.
+    """
+    with session.running(sql, binds) as cursor:
+        result = cursor._result  # type: ignore[attr-defined]  # noqa: SLF001 - the driver has no other way
+        packets = kind(cursor.connection._rfile)  # type: ignore[attr-defined]  # noqa: SLF001
+        try:
+            while not packets.ended:
+                if lines := packets.lines():
+                    yield lines
+        finally:
+            if not packets.ended:
+                session.kill()
+                with suppress(BuildFailed):
+                    packets.drain()
+            result.unbuffered_active, result.connection = False, None
+        if packets.error is not None:
+            with told(binds):
+                from pymysql.err import raise_mysql_exception
+
+                raise_mysql_exception(packets.error)
 
 
 def _line_with_quotes(line: bytes) -> bytes:

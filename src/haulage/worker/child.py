@@ -80,6 +80,8 @@ def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: C
 
         source = pages.open_source(order.host, order.plan["pages"])
     else:
+        if order.format != "csv":
+            sys.modules["numpy"] = None  # type: ignore[assignment]  # pyarrow would load it in vain, and 14 MiB with it
         name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
         told = {"seconds": order.seconds, "name": name, "connections": order.connections}
         source = open_source(order.source_url, order.busy_seconds, **told)
