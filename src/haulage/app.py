@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., str]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Page | tuple[Any, ...]])
+Revision = Callable[[Requester], str | int | None]
 ParentFunction = TypeVar("ParentFunction", bound=OwnersFunction)
 PAGE_ARGUMENTS = 3  # that every page function gets: requester, cursor, limit
 
@@ -95,6 +96,7 @@ class Haulage:
             open_source=self.source,
             limits=settings.exports,
             doors=settings.doors,
+            standing=self.accounts.standing,
             observe=observe,
         )
 
@@ -148,6 +150,7 @@ class Haulage:
         parent: str | None = None,
         hidden: Sequence[str] = (),
         visible: str | None = None,
+        policy_revision: Revision | str | None = None,
         key: Sequence[str] = (),
         order: Sequence[str] = (),
         columns: Mapping[str, Column] | None = None,
@@ -161,6 +164,10 @@ class Haulage:
 
         Annotations: ``str int Decimal bool date datetime``, ``Literal[...]`` for a choice, ``list[...]`` for
         several values, ``... | None`` for one that may be left out.
+
+        Args:
+            policy_revision: a query on the source, or a function of the requester: what may be seen now, as one
+                value. A file is handed over only while it is what it was at the build.
 
         Raises:
             ConfigInvalid: there is no such source or format, or an order, a default or a bound name cannot work;
@@ -187,6 +194,7 @@ class Haulage:
                 columns=columns or {},
                 hidden=tuple(hidden),
                 visible=visible,
+                policy_revision=policy_revision,
                 key=tuple(key),
                 order=tuple(order),
                 formats=tuple(formats),
@@ -213,6 +221,7 @@ class Haulage:
         parent: str | None = None,
         key: Sequence[str] = (),
         count: Callable[..., int | None] | None = None,
+        policy_revision: Revision | None = None,
         page_rows: int = PAGE_ROWS,
         page_bytes: int = PAGE_BYTES,
         environment: Mapping[str, str] | None = None,
@@ -255,6 +264,7 @@ class Haulage:
                     place_of(function), count and place_of(count), page_rows, page_bytes, dict(environment or {})
                 ),
                 count=count,
+                policy_revision=policy_revision,
                 parameters=parameters_of(function, PAGE_ARGUMENTS, leave_out=() if parent is None else (BIND,)),
                 columns=columns,
                 key=tuple(key),
@@ -406,6 +416,7 @@ class Haulage:
             self.sweeper(),
             source_of=self._source_of,
             permit=self._permit,
+            revision=self.exports.policies.at_build,
             lanes=lanes or self.settings.lanes,
             version=__version__,
             only_run=only_run,

@@ -22,6 +22,7 @@ from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
+from haulage.exports.revision import reading_of as policy_reading
 from haulage.worker.host import looked_up, rehearse
 
 # What a parameter without a default is prepared with; the rows do not matter, the query does.
@@ -165,7 +166,14 @@ def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) 
     if dataset.pages is not None:
         return rehearse(all_of_them.settings.operator.frozen(), asdict(dataset.pages))
     unread = why_unread(all_of_them, dataset.source)
-    return [unread] if unread else all_of_them.source(dataset.source).check(reading_of(plan))
+    if unread:
+        return [unread]
+    source = all_of_them.source(dataset.source)
+    found = source.check(reading_of(plan))
+    if "sql" in plan.get("policy", {}):
+        asked = source.check(policy_reading(plan["policy"], plan.get("session", {})))
+        found += [f"policy_revision: {sentence}" for sentence in asked if "journal mode" not in sentence]
+    return found
 
 
 def _program_problems(program: str) -> list[str]:

@@ -17,6 +17,7 @@ from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import reading_of
+from haulage.exports.revision import revision_in
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
 from haulage.formats.format import About, LooksFirst, TakesText, Unfit
@@ -73,6 +74,7 @@ class Built(NamedTuple):
     sha256: str
     etag: str | None
     complete: bool = True  # as far as its maker says
+    policy_revision: str | None = None  # as a query answered in the snapshot
 
 
 def build(
@@ -97,6 +99,8 @@ def build(
     with source.snapshot() as snapshot:
         if snapshot.session is not None:
             entered(snapshot.session)
+        policy = order.plan.get("policy", {})
+        revision = revision_in(snapshot, policy, reading.session) if "sql" in policy else None
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -127,6 +131,7 @@ def build(
         bytes=measured.size,
         sha256=measured.sha256,
         etag=measured.etag,
+        policy_revision=revision,
     )
 
 
