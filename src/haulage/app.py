@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., str]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Page | tuple[Any, ...]])
+Revision = Callable[[Requester], str | int | None]
 ParentFunction = TypeVar("ParentFunction", bound=OwnersFunction)
 PAGE_ARGUMENTS = 3  # that every page function gets: requester, cursor, limit
 
@@ -96,6 +97,7 @@ class Haulage:
             open_source=self.source,
             limits=settings.exports,
             doors=settings.doors,
+            standing=self.accounts.standing,
             observe=observe,
         )
 
@@ -149,6 +151,7 @@ class Haulage:
         parent: str | None = None,
         hidden: Sequence[str] = (),
         visible: str | None = None,
+        policy_revision: Revision | str | None = None,
         key: Sequence[str] = (),
         order: Sequence[str] = (),
         columns: Mapping[str, Column] | None = None,
@@ -166,6 +169,8 @@ class Haulage:
         several values, ``... | None`` for one that may be left out.
 
         Args:
+            policy_revision: a query on the source, or a function of the requester: what may be seen now, as one
+                value. A file is handed over only while it is what it was at the build.
             dimensions: what rows can be grouped by: columns, or a name for each.
             measures: a name for each of ``count``, ``count_distinct(a)``, ``sum(a)`` and their kin.
 
@@ -194,6 +199,7 @@ class Haulage:
                 columns=columns or {},
                 hidden=tuple(hidden),
                 visible=visible,
+                policy_revision=policy_revision,
                 key=tuple(key),
                 order=tuple(order),
                 dimensions=dimensions_of(dimensions),
@@ -222,6 +228,7 @@ class Haulage:
         parent: str | None = None,
         key: Sequence[str] = (),
         count: Callable[..., int | None] | None = None,
+        policy_revision: Revision | None = None,
         page_rows: int = PAGE_ROWS,
         page_bytes: int = PAGE_BYTES,
         environment: Mapping[str, str] | None = None,
@@ -264,6 +271,7 @@ class Haulage:
                     place_of(function), count and place_of(count), page_rows, page_bytes, dict(environment or {})
                 ),
                 count=count,
+                policy_revision=policy_revision,
                 parameters=parameters_of(function, PAGE_ARGUMENTS, leave_out=() if parent is None else (BIND,)),
                 columns=columns,
                 key=tuple(key),
@@ -415,6 +423,7 @@ class Haulage:
             self.sweeper(),
             source_of=self._source_of,
             permit=self._permit,
+            revision=self.exports.policies.at_build,
             lanes=lanes or self.settings.lanes,
             version=__version__,
             only_run=only_run,

@@ -30,7 +30,7 @@ def test_the_example_shows_a_requester_the_rows_of_their_grants_and_the_customer
     config.write_text(f'secret_keys = ["{SECRET}"]\n[sources.shop]\nurl = "{shop}"\n{declared}')
     with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as source:
         source.executescript(SCRIPT)
-    (dataset,) = load(config, {}, formats=FORMATS, schemes=SOURCES).datasets
+    dataset, aware = load(config, {}, formats=FORMATS, schemes=SOURCES).datasets
 
     def seen(*grants):
         who = Requester("north", "amina", frozenset(grants))
@@ -41,3 +41,4 @@ def test_the_example_shows_a_requester_the_rows_of_their_grants_and_the_customer
     assert [(1, "acme"), (3, None)] == seen("east")
     assert [(1, "acme"), (2, "bolt"), (3, None)] == seen("orders.all")
     assert [] == seen()
+    assert "select max(id) from grants_log where account = :requester_account" == aware.policy_revision

@@ -110,7 +110,7 @@ class House:
     def exports(self):
         return Exports(
             self.store, self.artifacts, self.catalogue, open_source=lambda _name: open_source(self.shop),
-            limits=self.limits, doors=self.doors, observe=self.events.append,
+            limits=self.limits, doors=self.doors, standing=self.people.standing, observe=self.events.append,
         )  # fmt: skip
 
     def services(self, **changes):

@@ -51,6 +51,7 @@ ADVICE = {
     "cancelled": AGAIN,
     "failed": "See why: haulage runs show ID.",
     "artifact_lost": "See who else writes into the folder of artifacts: haulage doctor --check.",
+    "policy_changed": AGAIN,
     "rows_exceeded": "Choose fewer rows, or raise rows in [limits.exports] or [datasets.DATASET.limits].",
     "format_rows_exceeded": "Choose fewer rows or another format, or split them: --option sheets=several.",
     "format_columns_exceeded": "Choose fewer columns, or another format.",

@@ -26,6 +26,7 @@ from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
+from haulage.exports.revision import reading_of as policy_reading
 from haulage.worker.host import looked_up, rehearse
 
 if TYPE_CHECKING:  # it needs an extra
@@ -197,6 +198,9 @@ def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) 
         return [unread]
     source = all_of_them.source(dataset.source)
     found = source.check(reading_of(plan))
+    if "sql" in plan.get("policy", {}):
+        asked = source.check(policy_reading(plan["policy"], plan.get("session", {})))
+        found += [f"policy_revision: {sentence}" for sentence in asked if "journal mode" not in sentence]
     wrong = [sentence for sentence in found if "journal mode" not in sentence]
     return found if wrong else [*found, *_grouping_problems(source, dataset, reading_of(plan))]
 

@@ -13,7 +13,8 @@ from haulage.core.catalogue import NAME, Command, Dataset, Made, Parameter
 from haulage.core.commands import OWN_PLACES, PATHS, places_of
 from haulage.core.parents import BIND
 
-QUERY_KEYS = ("source", "sql", "sql_file", "hidden", "visible", "key", "order", "columns")  # of other datasets
+# Of other datasets.
+QUERY_KEYS = ("source", "sql", "sql_file", "hidden", "visible", "policy_revision", "key", "order", "columns")
 FREE_TYPES = ("text", "integer", "decimal")  # of parameters whose text may begin with a hyphen
 SUFFIX = matching(r"(\.[A-Za-z0-9]{1,16}){1,3}", "a suffix", '".epub"')
 MEDIA_TYPE = matching(

@@ -29,6 +29,7 @@ VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
 PARALLEL_MAX = 16
+POLICY_BINDS = tuple(name for name in RESERVED_BINDS if name != "as_of")  # that is another each time
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
 
 
@@ -76,6 +77,7 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         columns={key: _column(key, inside) for key, inside in table.tables("columns")},
         hidden=table.read("hidden", TEXTS, ()),
         visible=table.read("visible", TEXT, None),
+        policy_revision=table.read("policy_revision", TEXT, None),
         key=table.read("key", TEXTS, ()),
         order=table.read("order", TEXTS, ()),
         dimensions=read_dimensions(table),
@@ -174,6 +176,7 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
     for parameter in dataset.parameters:
         _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
     _judge_parent(dataset, known, path, faults)
+    _judge_policy(dataset, path, faults)
     _judge_binds(dataset, path, faults)
     return faults.sentences
 
@@ -184,6 +187,17 @@ def _judge_parent(dataset: Dataset, known: Known, path: str, faults: Faults) -> 
     write = f"write [parents.{dataset.parent}], or name in app the application that declares it in Python"
     guess = meant(dataset.parent, known.parents) if known.parents else write
     faults.wrong(f"{path}.parent", dataset.parent, f"there is no such kind of parent; {guess}")
+
+
+def _judge_policy(dataset: Dataset, path: str, faults: Faults) -> None:
+    asked = dataset.policy_revision
+    if not isinstance(asked, str):
+        return
+    if not dataset.of_source:
+        faults.say(f"{path}.policy_revision: there is no source to ask; write a function in Python")
+    for name in sorted(bound_names(asked) - set(POLICY_BINDS)):
+        known = ", ".join(f":{each}" for each in POLICY_BINDS)
+        faults.say(f"{path}.policy_revision binds :{name}; it is asked at every download, and knows only {known}")
 
 
 def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:

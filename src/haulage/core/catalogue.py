@@ -14,6 +14,7 @@ from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS
 from haulage.core.parents import Parent
 from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: it belongs to a declaration, too
+from haulage.core.requester import Requester
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
@@ -145,6 +146,8 @@ class Dataset:
     parallel: int = 1  # connections to its source, at most; more than one only while slots are idle
     limits: BuildLimits | None = None  # None: those of the flow
     parent: str | None = None  # the kind of parent that each export of it belongs to
+    # A query, or a function of the requester: a file whose answer at its build is not today's is not handed over.
+    policy_revision: str | Callable[[Requester], str | int | None] | None = None
     session: Mapping[str, str] = field(default_factory=dict)  # its source's: what is set before the query runs
 
     @property

@@ -115,6 +115,12 @@ CATALOGUE = _catalogue(
     F("cancelled", 410, "Export cancelled", "The export was cancelled; there is no file."),
     F("failed", 410, "Export failed", "The export failed; there is no file."),
     F("artifact_lost", 410, "File lost", "The file is missing or damaged in the storage. Export again."),
+    F(
+        "policy_changed",
+        410,
+        "Permissions changed",
+        "What you may see of this data has changed since the file was made. Export again.",
+    ),
     # How a run ends without a file.
     F("rows_exceeded", 0, "Too many rows", "The export has more rows than allowed."),
     F("format_rows_exceeded", 0, "Too many rows for the format", "The export has more rows than its format holds."),

@@ -199,6 +199,14 @@ class ParentUnknown(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyUnknown(Event):
+    """Today's revision of what may be seen of a dataset could not be found out: no file of it was handed over."""
+
+    dataset: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeysNotRead(Event):
     """The changed configuration has faults; keys, grants and bans stay as they were before."""
 

@@ -17,6 +17,7 @@ from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
 from haulage.exports.reading import is_of_cells, reading_of
+from haulage.exports.revision import revision_in
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
 from haulage.formats.format import About, LooksFirst, TakesText, Unfit
@@ -75,6 +76,7 @@ class Built(NamedTuple):
     etag: str | None
     complete: bool = True  # as far as its maker says
     logical_count: int | None = None  # of a grouped file, how many groups it holds
+    policy_revision: str | None = None  # as a query answered in the snapshot
 
 
 def build(
@@ -102,6 +104,8 @@ def build(
         groups = _groups(order, read) if "grouped" in order.plan else None
         snapshot = groups or read
         report = groups.reporting(report) if groups else report
+        policy = order.plan.get("policy", {})
+        revision = revision_in(read, policy, reading.session) if "sql" in policy else None
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -133,6 +137,7 @@ def build(
         sha256=measured.sha256,
         etag=measured.etag,
         logical_count=None if groups is None else groups.groups,
+        policy_revision=revision,
     )
 
 

@@ -57,6 +57,7 @@ class ExportRun:
         plan: the frozen query and how it is wrapped (``exports/plan.py``).
         requester: the frozen requester (``core/requester.py``).
         parent_kind, parent: the host's own resource that it belongs to, if it does (``core/parents.py``).
+        policy_revision: what may be seen, as it was in the file (``exports/revision.py``).
         artifact_key: names the bytes from the claim on until they are gone.
         reserved_bytes: what a running build may still take of the storage budget.
         stored_bytes: what its finished file takes of it, also while it waits for removal.
@@ -119,6 +120,7 @@ class ExportRun:
     file_name: str | None = None
     media_type: str | None = None
     complete: bool | None = None
+    policy_revision: str | None = None
     failure_code: str | None = None
     failure_detail: str | None = None
     # Bytes and who promises them.

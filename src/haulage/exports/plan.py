@@ -239,7 +239,8 @@ def freeze(
         **({"blanked": dict(dataset.blanked)} if dataset.blanked else {}),
         **({"parallel": dataset.parallel} if dataset.parallel > 1 and grouped is None else {}),
         **({"grouped": grouped.to_plan()} if grouped is not None else {}),
-        **({"session": _session_of(dataset, binds)} if dataset.session else {}),
+        **({"session": session_of(dataset, binds)} if dataset.session else {}),
+        **({"policy": policy_of(dataset, requester)} if dataset.policy_revision is not None else {}),
     }
 
 
@@ -269,7 +270,16 @@ def _frozen_command(command: Command, format: str) -> dict[str, Any]:
     }
 
 
-def _session_of(dataset: Dataset, binds: Mapping[str, Any]) -> dict[str, str]:
+def policy_of(dataset: Dataset, requester: Requester) -> dict[str, Any]:
+    """The question for the revision of what may be seen: a query and what is bound in it, or a function of the host."""
+    if not isinstance(dataset.policy_revision, str):
+        return {"function": True}
+    named = bound_names(dataset.policy_revision)
+    binds = {name: value for name, value in asking_binds(requester).items() if name in named}
+    return {"sql": dataset.policy_revision, "binds": binds}
+
+
+def session_of(dataset: Dataset, binds: Mapping[str, Any]) -> dict[str, str]:
     """What is set in the database for this requester: ``:requester_tenant`` stands for the tenant."""
     return {
         key: str(binds[value[1:]]) if value.startswith(":") and value[1:] in binds else value

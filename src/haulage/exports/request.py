@@ -21,7 +21,7 @@ from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.parents import ParentRef
 from haulage.core.ports import Artifacts, KeptKey, Query, Source, Storage, Transaction
 from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
-from haulage.exports.access import access_dataset, access_file, access_run
+from haulage.exports.access import Standing, access_dataset, access_file, access_run
 from haulage.exports.columns import Columns
 from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host, counts_of_source
 from haulage.exports.gone import Gone, let_go
@@ -32,6 +32,7 @@ from haulage.exports.offered import formats_of
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
+from haulage.exports.policies import Policies
 from haulage.exports.preview import ROWS_MAX, Preview, preview_of
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
@@ -60,9 +61,15 @@ class Exports:
         open_source: Callable[[str], Source],
         limits: ExportLimits,
         doors: DoorLimits,
+        standing: Standing = lambda asked: asked,
         observe: events.Observe = events.ignore,
     ) -> None:
-        """Tie the ports together; ``open_source`` opens a source by its name in the configuration."""
+        """Tie the ports together.
+
+        Args:
+            open_source: opens a source by its name in the configuration.
+            standing: gives a requester as it is today.
+        """
         self._store = store
         self._artifacts = artifacts
         self._catalogue = catalogue
@@ -71,6 +78,7 @@ class Exports:
         self._doors = doors
         self._observe = observe
         self.parents = Parents(catalogue, open_source, doors.host_seconds, observe)
+        self.policies = Policies(catalogue, open_source, standing, doors.host_seconds, observe)
         self._columns = Columns(open_source, doors.evaluate_seconds, self.parents.sample)
 
     # -- asking ------------------------------------------------------------------------------------
@@ -436,14 +444,18 @@ class Exports:
         """A run whose file the requester may have now.
 
         Raises:
-            Refused: ``not_found``, ``not_ready``, or why the file is gone.
+            Refused: ``not_found``, ``not_ready``, or why the file is gone; ``policy_changed`` when it shows what was
+                to be seen before; ``host_silent`` when nobody can say.
         """
         run = self._store.exports.get(run_id, tenant=self._reach(requester))
-        return self.still_may_fetch(requester, run, self._store.now())
+        may = access_file(run, requester, self._catalogue, self._store.now(), self.parents.of_run)
+        self.policies.refuse_changed(may)
+        return may
 
-    def still_may_fetch(self, requester: Requester, run: ExportRun | None, now: int) -> ExportRun:
-        """The same for a run as it was read, and as of an instant."""
-        return access_file(run, requester, self._catalogue, now, self.parents.of_run)
+    def still_may_fetch(self, requester: Requester, run: ExportRun, now: int) -> None:
+        """The same for a run that is being fetched, as of an instant."""
+        access_file(run, requester, self._catalogue, now, self.parents.of_run)
+        self.policies.refuse_changed(run, lately=True)
 
     def open_file(self, requester: Requester, run_id: str) -> tuple[ExportRun, BinaryIO]:
         """The file of a ready run, opened and measured.
@@ -453,6 +465,14 @@ class Exports:
                 ``files_unavailable`` when nobody can know that now.
         """
         run = self.may_fetch(requester, run_id)
+        return run, self.open_found(run)
+
+    def open_found(self, run: ExportRun) -> BinaryIO:
+        """The file of a run that may be fetched.
+
+        Raises:
+            Refused: as ``open_file``.
+        """
         assert run.artifact_key is not None
         try:
             opened, size = self._artifacts.open(run.artifact_key)
@@ -467,7 +487,7 @@ class Exports:
         if size != run.bytes:
             opened.close()
             raise self.mislay(run, f"{size} bytes instead of {run.bytes}")
-        return run, opened
+        return opened
 
     def link(self, run: ExportRun, disposition: str) -> str | None:
         """Where a client fetches the file of a run by itself; None where it is served from here."""

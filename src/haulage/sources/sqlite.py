@@ -248,21 +248,24 @@ class SqliteSnapshot:
         if not self._carefully:
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES)
         given = 0
-        with Watch(self._connection, sort_bytes):
-            while True:
-                try:
-                    for batch in self._fetched(sql, reading, given):
-                        yield batch
-                        given += len(batch)
-                except NotText:
-                    self._connection.text_factory = self._mended
-                except TooLarge:
-                    if self._carefully:
-                        raise
-                    self._carefully = True
-                    self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, any_length)
-                else:
-                    return
+        try:
+            with Watch(self._connection, sort_bytes):
+                while True:
+                    try:
+                        for batch in self._fetched(sql, reading, given):
+                            yield batch
+                            given += len(batch)
+                    except NotText:
+                        self._connection.text_factory = self._mended
+                    except TooLarge:
+                        if self._carefully:
+                            raise
+                        self._carefully = True
+                        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, any_length)
+                    else:
+                        return
+        finally:  # What is read next in this snapshot may have large cells where this had none.
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, any_length)
 
     def stream(self, _reading: Reading, _profile: str) -> None:
         """None: SQLite makes no files."""

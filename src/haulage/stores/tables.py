@@ -239,6 +239,7 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
         Column("file_name", Text),
         Column("media_type", Text),
         Column("complete", Boolean),
+        Column("policy_revision", String(64)),
         Column("failure_code", String(64)),
         Column("failure_detail", Text),
         Column("artifact_key", String(80)),

@@ -139,7 +139,7 @@ def expire_export(asking: Asks, token: RunToken) -> Response:
     status_code=201,
     dependencies=[Depends(no_query)],
     responses=says({201: LinkShown}, "csrf", "not_found", "not_ready", "expired", "cancelled", "failed",
-                   "artifact_lost", "invalid"),
+                   "artifact_lost", "policy_changed", "invalid"),
 )  # fmt: skip
 def mint_file(asking: Asks, token: RunToken) -> Response:
     """A short-lived link to the file, for this session, after a look at the grants of now."""

@@ -29,6 +29,7 @@ router = APIRouter(tags=["files"])
 HEADERS = ("Accept-Ranges", "Content-Disposition", "Content-Length", "ETag", "Last-Modified", "Repr-Digest")
 CONDITIONS = ("if-match", "if-none-match", "if-range", "if-modified-since", "if-unmodified-since")
 _REFUSALS = ("not_found", "not_ready", "link_expired", "expired", "cancelled", "failed", "artifact_lost",
+             "policy_changed", "host_silent",
              "files_unavailable", "precondition_failed", "range_not_satisfiable", "too_many_downloads",
              "downloads_full")  # fmt: skip
 _ANSWERS = says({200: "*/*", 206: "*/*", 304: None, 307: None}, *_REFUSALS, headers=HEADERS)
@@ -66,7 +67,7 @@ def _open(asking: Asking, right: FileRight) -> tuple[ExportRun, BinaryIO]:
         raise Refused("not_found")
     if right.expires_at <= asking.services.store.now():
         raise Refused("link_expired")
-    return exports.open_file(who, right.id)
+    return run, exports.open_found(run)
 
 
 def _answer(request: Request, asking: Asking, run: ExportRun, opened: BinaryIO) -> Response:

@@ -68,6 +68,7 @@ class Bench:
     heartbeat: Heartbeat
     source_of: Callable[[str], tuple[str, float]]  # a source's URL and busy time; KeyError when unknown
     permit: Callable[[ExportRun], None]  # raises BuildFailed("permission_lost")
+    revision: Callable[[ExportRun], str | None]  # of what may be seen, where the host's own code says it
     observe: events.Observe
 
 
@@ -107,6 +108,7 @@ class Lane:
         self._finished = finished
         self._shutdown = threading.Event()
         self._url = ""  # of the source
+        self._revision: str | None = None  # of what may be seen, as the host said before the build
         self._session: str | None = None  # in which a server works for the child
         self._holding: Holding
         self.thread = threading.Thread(target=self._work, name=f"lane {run.id}")
@@ -163,6 +165,7 @@ class Lane:
         if damaged := unreadable(run):  # First: nobody can be asked whether one may who cannot be read.
             raise BuildFailed("stored_unreadable", told(damaged), cause=f"column {', '.join(damaged)}")
         bench.permit(run)
+        self._revision = bench.revision(run)
         if not run.reserved_bytes:
             raise BuildFailed("storage_exceeded")
         host = host_of(run)
@@ -290,6 +293,7 @@ class Lane:
                 "columns": built["columns"],
                 "notices": built["notices"],
                 "complete": built["complete"],
+                "policy_revision": self._revision or built["policy_revision"],
                 "file_name": file_name(run.dataset, fmt, run.compression),
                 "media_type": media_type(fmt, run.compression),
                 "expires_at": After(self._bench.limits.expiry_seconds),

@@ -67,6 +67,7 @@ class Supervisor:
         *,
         source_of: Callable[[str], tuple[str, float]],
         permit: Callable[[ExportRun], None],
+        revision: Callable[[ExportRun], str | None] = lambda _run: None,
         lanes: int,
         version: str,
         only_run: str | None = None,
@@ -103,7 +104,7 @@ class Supervisor:
             only_run=only_run,
         )
         self._heartbeat = Heartbeat(store.exports, limits, self._announce, observe)  # type: ignore[arg-type]  # any Runs beats
-        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, observe)
+        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, revision, observe)
         self._terms = Terms(
             worker=self.id,
             lease_seconds=limits.lease_seconds,

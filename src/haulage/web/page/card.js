@@ -36,6 +36,7 @@ export class RunCard {
   /** @type {Run | null} */
   #run = null;
   #heardAt = 0;
+  #outdated = false;
   #drawn = "";
 
   #badge = el("span", { class: "badge" });
@@ -185,7 +186,7 @@ export class RunCard {
     show(remove, run.state === "ready", this.node);
     show(yes, false, this.node);
     show(no, false, this.node);
-    show(again, over, this.node);
+    show(again, over || this.#outdated, this.node);
     show(cancel, isActive(run) && !run.cancel_requested_at, this.node);
     for (const node of Object.values(this.#buttons)) setBusy(node, false);
   }
@@ -217,9 +218,17 @@ export class RunCard {
   /** @param {unknown} error */
   #complain(error) {
     if (error instanceof NoAnswer) put(this.#error, t("act.no_answer"));
-    else if (error instanceof Problem) put(this.#error, t("act.failed", { detail: wordsFor("problem", error.code, error.message) }));
-    else throw error;
+    else if (error instanceof Problem) {
+      if (error.code === "policy_changed") this.#offerAgain();
+      put(this.#error, t("act.failed", { detail: wordsFor("problem", error.code, error.message) }));
+    } else throw error;
     this.#error.hidden = false;
+  }
+
+  /** The file is there, and is not handed over any more. */
+  #offerAgain() {
+    this.#outdated = true;
+    show(this.#buttons.again, true, this.node);
   }
 
   /** @param {Run} run */

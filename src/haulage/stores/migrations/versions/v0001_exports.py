@@ -113,6 +113,7 @@ def make_exports() -> None:
         sa.Column("file_name", sa.Text(), nullable=True),
         sa.Column("media_type", sa.Text(), nullable=True),
         sa.Column("complete", sa.Boolean(), nullable=True),
+        sa.Column("policy_revision", sa.String(length=64), nullable=True),
         sa.Column("failure_code", sa.String(length=64), nullable=True),
         sa.Column("failure_detail", sa.Text(), nullable=True),
         sa.Column("artifact_key", sa.String(length=80), nullable=True),
