@@ -69,7 +69,7 @@ def test_what_is_grouped_on_the_screen_is_what_the_file_holds(reader, tmp_path):
     assert [("subtotal", "open", "6"), ("subtotal", "shipped", "5"), ("total", "", "11")] == [
         (row[0], row[2], row[4]) for row in shown if row[0] not in ("row_kind", "regular")
     ]
-    expect(card.locator(".conditions")).to_have_text("Up to: 11 · by Status, Region · subtotals: roll-up")
+    expect(card.locator(".conditions")).to_have_text("Up to: 11 · Groups: Status, Region · Subtotals: Roll-up")
     expect(card.locator(".fact", has_text="Rows")).to_contain_text("7 (4 groups)")
 
     card.get_by_role("button", name="Remove file now").click()
@@ -89,8 +89,8 @@ def test_what_goes_across_is_columns_on_the_screen_and_in_the_file(reader, tmp_p
     choose(page, "Takings")
     page.get_by_label("Up to").fill("12")
     group_by(page, "Status", "Region")
-    page.get_by_label("Region goes").select_option(label="across")
-    expect(page.get_by_label("Status goes").locator("option", has_text="across")).to_be_disabled()
+    page.get_by_label("Region goes").select_option(label="Across")
+    expect(page.get_by_label("Status goes").locator("option", has_text="Across")).to_be_disabled()
     page.get_by_label("Subtotals").select_option("levels")
     page.get_by_role("checkbox", name="each Status", exact=True).check()
     page.get_by_role("checkbox", name="grand total").check()
@@ -105,7 +105,7 @@ def test_what_goes_across_is_columns_on_the_screen_and_in_the_file(reader, tmp_p
     assert ["(empty)", "north & <b>west</b>", "south", "(null)", "(total)"] == [
         head.removesuffix(": Orders") for head in shown[0] if head.endswith(": Orders")
     ]
-    expect(card.locator(".conditions")).to_contain_text("across: Region · subtotals: each Status; grand total")
+    expect(card.locator(".conditions")).to_contain_text("Across: Region · Subtotals: each Status; grand total")
     page.get_by_role("button", name="Do not group by Status").click()
     page.get_by_role("button", name="Do not group by Region").click()
     expect(page.locator(".meaning")).to_have_text("Rows as they are, without groups.")

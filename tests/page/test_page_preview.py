@@ -197,10 +197,33 @@ def test_a_chart_of_much_says_what_it_leaves_out(reader):
     let_preview_say(page, answer([*columns[:3], ("latest", "Latest", "date")], nothing, dimensions=2))
     page.get_by_label("Up to").fill("3")
     expect(page.locator(".chart-notes")).to_have_text("None of these measures is a number; there is nothing to draw.")
+    long = "a label that no phone and no screen has room for " * 5
+    let_preview_say(page, answer([columns[0], columns[2], columns[3]], [["regular", "10", 1], ["regular", "9", 2]]))
+    page.get_by_label("Up to").fill("5")
+    expect(page.locator(".category title")).to_have_text(["9", "10"])
+    let_preview_say(page, answer([columns[0], columns[1], columns[3]], [["regular", long, 1]]))
+    page.get_by_label("Up to").fill("6")
+    expect(page.locator(".category title")).to_have_text([long.strip()])
+    expect(page.locator(".category")).to_contain_text(re.compile("^a label .*…"))
     let_preview_say(page, answer(columns, [], dimensions=2))
     page.get_by_label("Up to").fill("4")
     expect(page.locator(".preview-status")).to_contain_text("No row matches")
     expect(page.locator(".picture")).to_be_hidden()
+
+
+def test_what_was_read_for_one_reader_is_not_left_to_the_next(reader):
+    page = reader.open()
+    choose(page, "Takings")
+    open_preview(page)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("#key")).to_be_visible()
+
+    expect(page.locator("table.result")).to_have_count(0)
+    expect(page.locator(".count-main")).to_have_text("Not counted")
+    page.locator("#key").fill(reader.key)
+    page.locator("#key").press("Enter")
+    expect(page.locator("table.result tbody tr")).to_have_count(20)
+    expect(page.locator(".count-main")).to_have_text("2,000 rows to export")
 
 
 def test_in_the_dark_table_and_chart_can_be_read(open_reader):

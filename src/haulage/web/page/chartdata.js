@@ -35,8 +35,8 @@ export function drawnOf(answer, column, additive) {
   const cut = two && answer.more && whole.length > 0;
   const rows = cut ? whole : answer.rows;
   const [down, across] = two ? sides(rows, first, answer.more) : [first, -1];
-  const categories = distinct(rows.map((row) => row[down])).sort(inOrder);
-  const keys = two ? distinct(rows.map((row) => row[across])).sort(inOrder) : [undefined];
+  const categories = valuesOf(answer, rows, down);
+  const keys = two ? valuesOf(answer, rows, across) : [undefined];
   const places = new Map(categories.map((key, index) => [asKey(key), index]));
   const series = keys.map((key) => {
     const bars = /** @type {Bar[]} */ (categories.map(() => ({ value: null, text: "" })));
@@ -91,13 +91,19 @@ const labelOf = (value) => (value === null || value === undefined ? "NULL" : val
 /** @param {unknown} value */
 const asKey = (value) => JSON.stringify(value) ?? "";
 
+/** @param {PreviewOf} answer @param {unknown[][]} rows @param {number} column */
+function valuesOf({ columns }, rows, column) {
+  const asNumbers = isNumeric(columns[column]); // Long ones come as text.
+  return distinct(rows.map((row) => row[column])).sort((one, other) => inOrder(one, other, asNumbers));
+}
+
 /** @param {unknown[]} values @returns {unknown[]} */
 const distinct = (values) => [...new Map(values.map((value) => [asKey(value), value])).values()];
 
-/** As the server orders values: numbers, then text, NULL last. @param {unknown} one @param {unknown} other */
-function inOrder(one, other) {
+/** As the server orders values: numbers, then text, NULL last. @param {unknown} one @param {unknown} other @param {boolean} asNumbers */
+function inOrder(one, other, asNumbers) {
   const rank = (/** @type {unknown} */ value) => (value === null ? 2 : typeof value === "number" ? 0 : 1);
   if (rank(one) !== rank(other)) return rank(one) - rank(other);
-  if (typeof one === "number" && typeof other === "number") return one - other;
+  if (asNumbers || (typeof one === "number" && typeof other === "number")) return Number(one) - Number(other);
   return textOf(one) < textOf(other) ? -1 : 1;
 }

@@ -79,7 +79,7 @@ export class ExportForm {
     this.#columns.show(dataset.columns ?? []);
     this.#grouping.show(dataset);
     this.#measures.show((dataset.measures ?? []).map(({ name, label, function: type }) => ({ key: name, header: label, type })));
-    this.#count.forget();
+    this.forget();
     this.preview.show(dataset);
     this.#say(null);
     this.#look();
@@ -102,6 +102,12 @@ export class ExportForm {
   /** @param {string} key Something the reader should know before pressing the button. */
   hint(key) {
     this.#say(t(key));
+  }
+
+  /** What was read for one reader is not left to the next one; what stands in the fields is. */
+  forget() {
+    this.#count.forget();
+    this.preview.forget();
   }
 
   /** Whoever drops the form says so; else its parts would go on listening. */

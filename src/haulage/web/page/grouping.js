@@ -128,7 +128,10 @@ export class GroupingPicker {
   /** @param {string} name @returns {Chosen[]} */
   #make(name) {
     const dimension = this.#dataset?.dimensions?.find((one) => one.name === name);
-    if (!dimension) return [];
+    if (!dimension) {
+      console.error("haulage: there is no dimension of this name:", name);
+      return [];
+    }
     const chosen = new Chosen(dimension, (step) => this.#move(chosen, step), () => this.#remove(chosen));
     return [chosen];
   }

@@ -307,6 +307,7 @@ class Watch {
     this.#api.session = null;
     this.#dataset = null;
     this.#book.forget();
+    this.#form.forget();
     this.#draw();
     this.#element.offer(false, "element.sign_in");
     this.#poller.stop();

@@ -28,10 +28,11 @@ export class LiveCount {
     this.#unlisten = onLanguage(() => this.#render());
   }
 
-  /** Another dataset, or another reader: no number of before is of it. */
+  /** What was counted was of another dataset, or for a reader who has left. */
   forget() {
     this.#question.drop();
     this.#key = "";
+    this.#say("none", "count.none");
   }
 
   /** Count, unless just that was counted. @param {Dataset} dataset @param {Wish | null} wish Null while it is not complete. */

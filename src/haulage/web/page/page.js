@@ -107,6 +107,7 @@ class Page {
     this.#api.session = null;
     this.#datasets = null;
     this.#book.forget();
+    this.#form.forget();
     this.#header.drawSession(null);
     this.#loading.hidden = true;
     this.#workspace.hidden = true;

@@ -57,7 +57,6 @@ export class Preview {
   /** @param {Dataset} dataset */
   show(dataset) {
     this.#dataset = dataset;
-    this.#forget();
   }
 
   /** @param {Wish | null} wish Null while the form is not complete. */
@@ -72,7 +71,8 @@ export class Preview {
     this.#unlisten();
   }
 
-  #forget() {
+  /** What was read was of another dataset, or for a reader who has left. */
+  forget() {
     this.#question.drop();
     this.#asked = null;
     this.#say("");
@@ -82,9 +82,9 @@ export class Preview {
   #read() {
     const [dataset, wish] = [this.#dataset, this.#wish];
     if (wish) show(this.#views, wish.group_by, this.node.querySelector("summary"));
-    if (!dataset || !this.node.open) return this.#forget();
+    if (!dataset || !this.node.open) return this.forget();
     if (!wish) {
-      this.#forget();
+      this.forget();
       return this.#say("preview.incomplete");
     }
     const drawn = Boolean(wish.group_by) && this.#ofChart.checked;

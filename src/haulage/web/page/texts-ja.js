@@ -190,7 +190,7 @@ export const JAPANESE = Object.freeze({
   "run.last_sign": "最後の応答から {span}",
   "run.no_sign": "まだ応答がありません",
   "run.last_read": "最後に読み取れたのは {span}前",
-  "run.group_by": "{names}別",
+  "run.group_by": "グループ: {names}",
   "run.across": "横: {names}",
   "run.subtotals": "小計: {what}",
   "run.and_more": "{words} ほか {count} 件",
