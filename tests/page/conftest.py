@@ -27,7 +27,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 from tests.ports import free_port
 
-READERS = 40  # keys in the configuration
+READERS = 99  # keys in the configuration
 START_SECONDS = 120
 ORDERS = 2_000  # rows of the sample table
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -92,6 +92,28 @@ source = "shop"
 label = "Secret"
 permission = "secret.read"
 sql = "select id from orders"
+
+[datasets.takings]
+source = "shop"
+label = "Takings"
+sql = '''
+select id, status, total, placed_at, id % 3 - 2 as owed,
+       case id % 4 when 0 then null when 1 then '' when 2 then 'north & <b>west</b>' else 'south' end as region
+from orders where id <= :upto
+'''
+key = ["id"]
+formats = ["csv", "json"]
+[datasets.takings.parameters]
+upto = {{type = "integer", default = 2000, label = "Up to"}}
+[datasets.takings.dimensions]
+region = {{label = "Region"}}
+status = {{label = "Status"}}
+day = {{label = "Day", column = "placed_at"}}
+[datasets.takings.measures]
+orders = {{function = "count", label = "Orders"}}
+taken = {{function = "sum", column = "total", label = "Taken"}}
+owed = {{function = "sum", column = "owed", label = "Owed"}}
+latest = {{function = "max", column = "placed_at", label = "Latest"}}
 """
 
 

@@ -1,7 +1,7 @@
 // The one client of the HTTP API: where it is, how it is asked, what its refusals mean and what time it is there.
 // Every request ends: it is given up after 15 s. No answer and a refusal are different things and stay different.
 
-/** @import {Counts, Dataset, ExportRequest, Run, RunPage, Session, Storage} from "./contract.js" */
+/** @import {Counts, Dataset, ExportRequest, PreviewOf, Run, RunPage, Session, Storage} from "./contract.js" */
 
 const ANSWER_MILLISECONDS_MAX = 15_000; // One request, its body included.
 const READINGS_MAX = 32; // Paths whose last answer is kept for If-None-Match.
@@ -123,6 +123,11 @@ export class Api {
   /** @param {string} dataset @param {URLSearchParams} query @param {AbortSignal} signal @returns {Promise<Counts>} */
   async counts(dataset, query, signal) {
     return (await this.#ask("GET", `datasets/${encodeURIComponent(dataset)}/counts?${query}`, { signal })).body;
+  }
+
+  /** @param {string} dataset @param {URLSearchParams} query @param {AbortSignal} signal @returns {Promise<PreviewOf>} */
+  async preview(dataset, query, signal) {
+    return (await this.#ask("GET", `datasets/${encodeURIComponent(dataset)}/preview?${query}`, { signal })).body;
   }
 
   /**

@@ -38,6 +38,7 @@ export class RunCard {
   #heardAt = 0;
   #outdated = false;
   #drawn = "";
+  #outdated = false; // The server said that this file is not for this reader any more, but a new one may be.
 
   #badge = el("span", { class: "badge" });
   #word = el("span");
@@ -103,6 +104,7 @@ export class RunCard {
     this.#drawOutcome(run);
     this.#facts.update(run);
     this.#drawNotices(run);
+    if (changed) this.#outdated = false;
     if (changed) this.#drawButtons(run);
     else show(this.#buttons.cancel, isActive(run) && !run.cancel_requested_at, this.node);
     this.tick(false);
@@ -150,14 +152,16 @@ export class RunCard {
     const { processed, total } = progress;
     const running = run.state === "running";
     const barred = running && !run.cancel_requested_at && processed !== null && total !== null && total > 0 && processed <= total;
+    const unmeasured = running && !run.cancel_requested_at && run.phase === "aggregating" && !processed; // How far is not known.
     this.#measure.hidden = !running;
-    this.#bar.hidden = !barred;
+    this.#bar.hidden = !barred && !unmeasured;
     this.#share.hidden = !barred;
+    setAttribute(this.#bar, "aria-label", t("run.progress", { label: this.#title.textContent }));
+    if (unmeasured) this.#bar.removeAttribute("value");
     if (barred) {
       this.#bar.max = total;
       this.#bar.value = processed;
       put(this.#share, formatShare(processed, total));
-      setAttribute(this.#bar, "aria-label", t("run.progress", { label: this.#title.textContent }));
     }
     if (running) put(this.#counted, measured(run, progress));
   }
@@ -180,9 +184,9 @@ export class RunCard {
 
   /** @param {Run} run */
   #drawButtons(run) {
-    const over = run.state === "failed" || run.state === "cancelled" || run.state === "expired";
+    const over = ["failed", "cancelled", "expired"].includes(run.state) || this.#outdated;
     const { download, again, cancel, remove, yes, no } = this.#buttons;
-    show(download, run.state === "ready", this.node);
+    show(download, run.state === "ready" && !this.#outdated, this.node);
     show(remove, run.state === "ready", this.node);
     show(yes, false, this.node);
     show(no, false, this.node);
@@ -223,6 +227,9 @@ export class RunCard {
       put(this.#error, t("act.failed", { detail: wordsFor("problem", error.code, error.message) }));
     } else throw error;
     this.#error.hidden = false;
+    if (!(error instanceof Problem) || !this.#run || error.code !== "policy_changed") return;
+    this.#outdated = true;
+    this.#drawButtons(this.#run);
   }
 
   /** The file is there, and is not handed over any more. */

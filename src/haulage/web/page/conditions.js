@@ -1,7 +1,9 @@
-// The conditions of a run in a line, as a reader would say them: labels instead of names, times in the reader's zone.
+// What a run was asked for in a line, as a reader would say it: labels instead of names, times in the reader's zone, and how its
+// rows are grouped.
 
 import { asChoice, choiceLabel } from "./fields.js";
 import { formatInstant, t } from "./language.js";
+import { shortly } from "./means.js";
 
 /** @import {Dataset, Parameter, Run} from "./contract.js" */
 
@@ -15,6 +17,8 @@ export function conditionsOf(run, dataset) {
     return `${parameter?.label || name}: ${inWords(value, parameter)}`;
   });
   if (run.parent !== null && run.parent !== undefined) conditions.unshift(`${dataset?.parent?.label || run.parent_kind}: ${run.parent}`);
+  const { group_by, subtotals, pivot } = run;
+  if (group_by?.length) conditions.push(...shortly({ group_by, subtotals: subtotals ?? null, pivot: pivot ?? null }, dataset));
   return conditions.join(" · ");
 }
 

@@ -49,7 +49,10 @@
  * @property {(Coded | string)[]} notices
  * @property {Coded | null} failure
  * @property {Record<string, unknown>} [parameters]
- * @property {string[] | null} [columns]
+ * @property {string[] | null} [columns] Of a grouped export its measures.
+ * @property {string[] | null} [group_by]
+ * @property {string | string[][] | null} [subtotals]
+ * @property {string[] | null} [pivot]
  * @property {Record<string, unknown> | null} [options]
  * @property {string | null} [compression]
  */
@@ -94,7 +97,12 @@
  * @property {Parameter[]} parameters
  * @property {Format[]} formats
  * @property {Column[] | null} columns
+ * @property {DimensionOf[]} dimensions
+ * @property {MeasureOf[]} measures
  */
+
+/** @typedef {{name: string, label: string}} DimensionOf */
+/** @typedef {{name: string, label: string, function: "count" | "count_distinct" | "sum" | "avg" | "min" | "max"}} MeasureOf */
 
 /**
  * @typedef {object} ExportRequest
@@ -103,6 +111,9 @@
  * @property {Record<string, unknown>} parameters
  * @property {unknown} [parent]
  * @property {string[]} [columns]
+ * @property {string[]} [group_by]
+ * @property {string | string[][]} [subtotals]
+ * @property {string[]} [pivot]
  * @property {string} [compression]
  * @property {Record<string, unknown>} [options]
  */
@@ -114,6 +125,17 @@
  * @property {number | null} population_count
  * @property {boolean} population_count_computed
  * @property {string | null} counted_at
+ */
+
+/**
+ * First rows of what an export would write. Of groups: so many first columns say what a row is, then come so many dimensions and measures.
+ * @typedef {object} PreviewOf
+ * @property {Column[]} columns
+ * @property {unknown[][]} rows
+ * @property {boolean} more
+ * @property {{marks: number, dimensions: number, measures: number} | null} grouped
+ * @property {number | null} logical_count
+ * @property {string | null} snapshot_at
  */
 
 /** @typedef {{account: string | null, tenant: string | null, grants: string[], csrf: string | null, sign_out?: boolean}} Session */

@@ -47,7 +47,7 @@ async function download(api, run) {
 
 /** The request that a run was made from, for "export again"; null where the server does not say. @param {Run} run */
 function requestOf(run) {
-  const { dataset, parent, format, parameters, columns, options, compression } = run;
+  const { dataset, parent, format, parameters, columns, group_by, subtotals, pivot, options, compression } = run;
   if (!parameters || columns === undefined) return null; // Guessing would make another export than the one asked for again.
   return {
     dataset,
@@ -55,6 +55,9 @@ function requestOf(run) {
     parameters,
     ...(parent === null || parent === undefined ? {} : { parent }),
     ...(columns?.length ? { columns } : {}),
+    ...(group_by?.length ? { group_by } : {}),
+    ...(subtotals?.length ? { subtotals } : {}),
+    ...(pivot?.length ? { pivot } : {}),
     ...(options && Object.keys(options).length ? { options } : {}),
     ...(compression ? { compression } : {}),
   };

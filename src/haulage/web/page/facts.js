@@ -1,7 +1,7 @@
 // What a finished file is: name, rows, bytes, SHA-256, snapshot, end of its time, columns. All as the server measured it.
 
 import { el, put, say, setAttribute } from "./dom.js";
-import { formatBytes, formatInstant, formatNumber, formatSpan, t } from "./language.js";
+import { formatBytes, formatCount, formatInstant, formatNumber, formatSpan, t } from "./language.js";
 
 /** @import {ServerClock} from "./api.js" */
 /** @import {FileFacts, Run} from "./contract.js" */
@@ -41,7 +41,7 @@ export class Facts {
     this.node.hidden = file === null;
     if (!file) return;
     put(this.#name, file.name);
-    put(this.#rows, file.rows === null ? t("facts.unknown") : formatNumber(file.rows));
+    put(this.#rows, rowsOf(run, file));
     put(this.#bytes, formatBytes(file.bytes));
     setAttribute(this.#bytes, "title", t("facts.bytes_exact", { size: formatBytes(file.bytes), count: file.bytes }));
     put(this.#snapshot, file.snapshot_at ? formatInstant(file.snapshot_at) : t("facts.no_snapshot"));
@@ -109,6 +109,14 @@ export class Facts {
       return false;
     }
   }
+}
+
+/** Records as the file has them; of a grouped one also how many groups they hold, which subtotals are not. @param {Run} run @param {FileFacts} file */
+function rowsOf(run, file) {
+  if (file.rows === null) return t("facts.unknown");
+  const { unit, logical_count: groups, logical_count_unit } = run.progress ?? { unit: "rows" };
+  const rows = unit === "rows" ? formatNumber(file.rows) : formatCount(file.rows, unit);
+  return typeof groups === "number" ? t("facts.rows_of_groups", { rows, groups: formatCount(groups, logical_count_unit) }) : rows;
 }
 
 /** @param {string} key @param {HTMLElement} value @param {string} [style] */

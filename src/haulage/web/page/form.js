@@ -1,17 +1,21 @@
-// The form of one dataset: conditions, format with its options, columns, the live count, and the button. It only asks:
-// what becomes of the request is told by the run that comes back.
+// The form of one dataset: conditions, groups, format with its options, columns, the live count, the preview, and the button. It
+// only asks: what becomes of the request is told by the run that comes back.
 
 import { NoAnswer, Problem, newKey } from "./api.js";
 import { arrange, el, icon, put, say, setAttribute, setBusy, show } from "./dom.js";
-import { ColumnPicker, FormatPicker } from "./pickers.js";
 import { Field, InvalidValue } from "./fields.js";
-import { LiveCount } from "./livecount.js";
+import { GroupingPicker } from "./grouping.js";
 import { formatSpan, t, wordsFor } from "./language.js";
+import { LiveCount } from "./livecount.js";
+import { ColumnPicker, FormatPicker } from "./pickers.js";
+import { Preview } from "./preview.js";
 
 /** @import {Api} from "./api.js" */
+/** @import {Wish} from "./asking.js" */
 /** @import {Dataset, Run} from "./contract.js" */
 
-/** @typedef {Partial<Pick<Run, "parent" | "format" | "parameters" | "columns" | "options" | "compression">>} Wish */
+/** @typedef {Partial<Pick<Run, "parent" | "format" | "parameters" | "columns" | "group_by" | "subtotals" | "pivot"
+ *   | "options" | "compression">>} Wanted */
 
 const PARENT = "parent"; // No parameter of a dataset with parents has this name.
 
@@ -29,6 +33,8 @@ export class ExportForm {
   #fields = [];
   #formats = new FormatPicker(`${this.#prefix}-format`);
   #columns = new ColumnPicker(`${this.#prefix}-columns`);
+  #grouping = new GroupingPicker(`${this.#prefix}-groups`);
+  #measures = new ColumnPicker(`${this.#prefix}-measures`, "measures");
   #count;
   #conditions = el("div", { class: "fields" });
   #message = el("div", { class: "message", role: "alert", hidden: true });
@@ -45,18 +51,20 @@ export class ExportForm {
     this.#api = api;
     this.#accepted = accepted;
     this.#count = new LiveCount(api, `${this.#prefix}-count`);
+    /** Whoever shows the form gives it a place. */
+    this.preview = new Preview(api, `${this.#prefix}-preview`);
     this.#submit.append(icon("export"), say(el("span"), "form.submit"));
     setAttribute(this.#submit, "aria-describedby", this.#count.node.id);
     const title = say(el("legend", { class: "group-title" }), "form.conditions");
     this.conditions = el("fieldset", { class: "group", hidden: true }, title, this.#conditions);
     this.node = el("form", { class: "export-form", novalidate: true, part: "form" });
     const bar = el("div", { class: "submit-bar" }, this.#count.node, this.#message, this.#patience, this.#submit);
-    this.node.append(this.conditions, this.#formats.node, this.#columns.node, bar);
+    this.node.append(this.conditions, this.#grouping.node, this.#measures.node, this.#formats.node, this.#columns.node, bar);
     this.node.addEventListener("submit", (event) => {
       event.preventDefault();
       void this.#ask();
     });
-    this.node.addEventListener("input", (event) => this.#changed(event));
+    this.node.addEventListener("input", () => this.#changed());
   }
 
   /** @param {Dataset} dataset @param {string | null} [parent] The one that every export is of; else the reader names it. */
@@ -69,11 +77,15 @@ export class ExportForm {
     this.conditions.hidden = this.#fields.length === 0;
     this.#formats.show(dataset.formats);
     this.#columns.show(dataset.columns ?? []);
+    this.#grouping.show(dataset);
+    this.#measures.show((dataset.measures ?? []).map(({ name, label, function: type }) => ({ key: name, header: label, type })));
+    this.forget();
+    this.preview.show(dataset);
     this.#say(null);
-    this.#recount();
+    this.#look();
   }
 
-  /** Fill in what an earlier request or the host page said; what it left out gets its default. @param {Wish} request */
+  /** Fill in what an earlier request or the host page said; what it left out gets its default. @param {Wanted} request */
   fill(request) {
     /** @type {Record<string, unknown>} */
     const given = { ...request.parameters, ...(this.#dataset?.parent ? { [PARENT]: request.parent } : {}) };
@@ -81,8 +93,10 @@ export class ExportForm {
       field.fill(field.parameter.name in given ? given[field.parameter.name] : field.parameter.default);
     }
     if (request.format) this.#formats.choose(request.format, request.options, request.compression);
-    this.#columns.choose(request.columns);
-    this.#recount();
+    this.#grouping.choose(request);
+    this.#columns.choose(this.#grouping.isGrouped ? null : request.columns);
+    this.#measures.choose(this.#grouping.isGrouped ? request.columns : null);
+    this.#look();
   }
 
   /** @param {string} key Something the reader should know before pressing the button. */
@@ -90,10 +104,16 @@ export class ExportForm {
     this.#say(t(key));
   }
 
+  /** What was read for one reader is not left to the next one; what stands in the fields is. */
+  forget() {
+    this.#count.forget();
+    this.preview.forget();
+  }
+
   /** Whoever drops the form says so; else its parts would go on listening. */
   end() {
     clearInterval(this.#waiting);
-    for (const part of [this.#formats, this.#columns, this.#count]) part.end();
+    for (const part of [this.#formats, this.#columns, this.#grouping, this.#measures, this.#count, this.preview]) part.end();
   }
 
   focus() {
@@ -101,11 +121,14 @@ export class ExportForm {
     if (first instanceof HTMLElement) first.focus();
   }
 
-  /** @param {Event} event */
-  #changed(event) {
+  #changed() {
     this.#say(null);
-    const counts = event.target instanceof Node && this.#conditions.contains(event.target);
-    if (counts) this.#recount(); // Format and columns change no number of rows.
+    this.#look();
+  }
+
+  /** Rows have columns, groups have measures. */
+  get #picked() {
+    return this.#grouping.isGrouped ? this.#measures : this.#columns;
   }
 
   /** @returns {Record<string, unknown> | null} Null, and the errors shown when asked for, where something is wrong. */
@@ -128,19 +151,29 @@ export class ExportForm {
     return wrong ? null : given;
   }
 
-  #recount() {
-    if (this.#dataset) this.#count.ask(this.#dataset, this.#parameters());
+  /** What the form gives is counted and shown; both know by themselves whether anything has changed for them. */
+  #look() {
+    if (!this.#dataset) return;
+    const grouped = this.#grouping.isGrouped;
+    this.#measures.node.hidden = !grouped;
+    this.#columns.node.hidden = grouped || !this.#dataset.columns?.length;
+    this.#grouping.sayFor(this.#formats.read().format);
+    const parameters = this.#parameters();
+    /** @type {Wish | null} */
+    const wish = parameters && { parameters, ...this.#grouping.read(), ...this.#picked.read() };
+    this.#count.ask(this.#dataset, wish);
+    this.preview.ask(this.#picked.isComplete ? wish : null);
   }
 
   async #ask() {
     if (!this.#dataset || this.#submit.getAttribute("aria-disabled") === "true") return;
     this.#say(null);
     const given = this.#parameters(true);
-    if (!given || !this.#columns.check()) return;
+    if (!given || !this.#picked.check()) return;
     const { name, parent: has } = this.#dataset;
     const { [PARENT]: parent, ...others } = given;
     const wish = has ? { parent, parameters: others } : { parameters: given };
-    const request = { dataset: name, ...wish, ...this.#formats.read(), ...this.#columns.read() };
+    const request = { dataset: name, ...wish, ...this.#grouping.read(), ...this.#formats.read(), ...this.#picked.read() };
     this.#setBusy(true);
     try {
       const { run, fresh } = await this.#api.request(request, newKey());
@@ -172,7 +205,8 @@ export class ExportForm {
   /** Show a fault next to the member it points at. @param {string} pointer @param {string} detail @returns {boolean} */
   #point(pointer, detail) {
     const [, group, name] = (pointer ?? "").split("/").map((part) => part.replace(/~1/g, "/").replace(/~0/g, "~"));
-    if (group === "columns") return this.#columns.complain(detail);
+    if (group === "columns") return this.#picked.complain(detail);
+    if (["group_by", "subtotals", "pivot"].includes(group ?? "")) return this.#grouping.complain(detail);
     if (group !== "parameters" && group !== PARENT) return this.#formats.complain(group ?? "", name ?? "", detail);
     const field = this.#fields.find((one) => one.parameter.name === (group === PARENT ? PARENT : name));
     field?.complain(null, detail);

@@ -1,4 +1,5 @@
-// <haulage-export dataset="orders" [parent="7"] [format="csv"] [api="/haulage"] [parameters='{"since": "2026-01-01"}']>
+// <haulage-export dataset="orders" [parent="7"] [format="csv"] [api="/haulage"] [parameters='{"since": "2026-01-01"}']
+//                 [group-by="country,status"] [subtotals="rollup"] [pivot="status"] [measures="orders,revenue"]>
 //
 // The Export button for any page: a button, the form of the dataset, and the run it started, in a shadow root. Load this one module
 // as `<script type="module" src="…/page/haulage.js">`; it brings its siblings and its style sheet along, from where it lies.
@@ -20,6 +21,7 @@ export { setLanguage } from "./language.js";
 /** @import {Dataset, Run} from "./contract.js" */
 
 const IDLE_MILLISECONDS = 15_000; // An idle button on somebody else's page asks seldom; hints and visibility do the rest.
+const GROUPING = ["group-by", "subtotals", "pivot", "measures"];
 const EVENTS = /** @type {Partial<Record<Run["state"], string>>} */ ({
   ready: "haulage-ready",
   failed: "haulage-failed",
@@ -27,7 +29,7 @@ const EVENTS = /** @type {Partial<Record<Run["state"], string>>} */ ({
 });
 
 export class HaulageExport extends HTMLElement {
-  static observedAttributes = ["dataset", "parent", "format", "api", "parameters"];
+  static observedAttributes = ["dataset", "parent", "format", "api", "parameters", ...GROUPING];
 
   #root = this.attachShadow({ mode: "open" });
   #open = el("button", { type: "button", class: "button primary", part: "button", "aria-controls": "panel", disabled: true });
@@ -43,11 +45,12 @@ export class HaulageExport extends HTMLElement {
 
   constructor() {
     super();
-    const style = el("link", { rel: "stylesheet", href: new URL("haulage.css", import.meta.url).href });
+    const styles = ["haulage.css", "result.css"].map((name) => el("link", { rel: "stylesheet", href: new URL(name, import.meta.url).href }));
     const body = el("div", { class: "element", hidden: true }, this.#open, this.#panel, this.#connection.node);
     body.append(this.#place, this.#status);
-    for (const outcome of ["load", "error"]) style.addEventListener(outcome, () => (body.hidden = false)); // Never unstyled.
-    this.#root.append(style, body);
+    const [style] = styles;
+    for (const outcome of ["load", "error"]) style?.addEventListener(outcome, () => (body.hidden = false)); // Never unstyled.
+    this.#root.append(...styles, body);
     this.#open.append(icon("export"), this.#openText, icon("chevron"));
     this.#open.addEventListener("click", () => this.toggle(Boolean(this.#panel.hidden)));
     this.#panel.addEventListener("keydown", (event) => event.key === "Escape" && this.toggle(false));
@@ -93,7 +96,7 @@ export class HaulageExport extends HTMLElement {
   attributeChangedCallback(name, before, after) {
     if (name === "parameters") this.#parameters = parsed(after);
     if (!this.#watch || before === after) return; // Before the first connection there is nothing to change.
-    if (name === "parameters" || name === "format") return this.#watch.prefill();
+    if (["parameters", "format", ...GROUPING].includes(name)) return this.#watch.prefill();
     this.disconnectedCallback();
     this.connectedCallback();
   }
@@ -223,6 +226,7 @@ class Watch {
     this.#refused = false;
     this.#form.show(dataset, dataset.parent ? this.#parent : null);
     this.#parts.panel.replaceChildren(this.#form.node);
+    this.#form.node.lastElementChild?.before(this.#form.preview.node);
     this.prefill();
   }
 
@@ -236,7 +240,7 @@ class Watch {
 
   prefill() {
     const format = this.#element.getAttribute("format");
-    this.#form.fill({ ...(format ? { format } : {}), parameters: this.#element.parameters ?? {} });
+    this.#form.fill({ ...(format ? { format } : {}), parameters: this.#element.parameters ?? {}, ...groupingOf(this.#element) });
   }
 
   /** @param {Run} run @param {boolean} fresh */
@@ -303,6 +307,7 @@ class Watch {
     this.#api.session = null;
     this.#dataset = null;
     this.#book.forget();
+    this.#form.forget();
     this.#draw();
     this.#element.offer(false, "element.sign_in");
     this.#poller.stop();
@@ -312,6 +317,15 @@ class Watch {
     this.#element.relabel();
     if (this.#dataset) this.#draw();
   }
+}
+
+/** What the attributes say of groups; several levels of subtotals are written as the door of previews takes them. @param {HTMLElement} element */
+function groupingOf(element) {
+  const [group_by, subtotals, pivot, measures] = GROUPING.map((name) => element.getAttribute(name)?.trim() || null);
+  const names = (/** @type {string | null | undefined} */ text) => text?.split(",").map((name) => name.trim()) ?? null;
+  const levels = subtotals?.split(";").map((level) => (level.trim() === "()" ? [] : (names(level) ?? [])));
+  const said = ["total", "rollup", "cube"].includes(subtotals ?? "") ? subtotals : levels;
+  return { group_by: names(group_by), subtotals: said ?? null, pivot: names(pivot), columns: names(measures) };
 }
 
 /** @param {string | null} text @returns {Record<string, unknown> | null} */

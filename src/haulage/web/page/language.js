@@ -118,6 +118,16 @@ export function formatNumber(value) {
   return numbers().format(value);
 }
 
+/** As it fits beside a bar: two digits behind the point, and long ones in short. @param {number} value */
+export function formatShort(value) {
+  return numbers(Math.abs(value) < 1e6 ? { maximumFractionDigits: 2 } : { notation: "compact", maximumSignificantDigits: 4 }).format(value);
+}
+
+/** "a, b and c" in the reader's language. @param {string[]} items */
+export function formatList(items) {
+  return new Intl.ListFormat(locale(), { type: "conjunction" }).format(items);
+}
+
 /** A measured share, cut, never rounded up: 100 % is said only when all is done. @param {number} part @param {number} whole */
 export function formatShare(part, whole) {
   const percent = part === whole ? 100 : Math.floor((part / whole) * 100);

@@ -43,7 +43,7 @@ class Page {
   constructor() {
     const title = say(el("h1", { class: "panel-title", id: "new-export" }), "form.title");
     const making = el("section", { class: "making", "aria-labelledby": "new-export" }, title, this.#picker.node, this.#form.node);
-    this.#workspace = el("div", { class: "workspace", hidden: true }, making, this.#list.node);
+    this.#workspace = el("div", { class: "workspace", hidden: true }, making, el("div", { class: "beside" }, this.#form.preview.node, this.#list.node));
     this.#signIn.node.hidden = true;
     const skip = say(el("a", { class: "skip", href: "#your-exports" }), "page.skip");
     const main = el("main", {}, this.#loading, this.#signIn.node, this.#workspace);
@@ -95,7 +95,7 @@ class Page {
     this.#signIn.forgetLink();
     this.#header.drawSession(this.#api.session);
     this.#picker.show(datasets);
-    this.#form.node.hidden = !datasets.some((dataset) => dataset.permitted);
+    this.#form.node.hidden = this.#form.preview.node.hidden = !datasets.some((dataset) => dataset.permitted);
     this.#list.offerDatasets(datasets);
     this.#loading.hidden = true;
     show(this.#signIn.node, false, this.#list.heading);
@@ -107,6 +107,7 @@ class Page {
     this.#api.session = null;
     this.#datasets = null;
     this.#book.forget();
+    this.#form.forget();
     this.#header.drawSession(null);
     this.#loading.hidden = true;
     this.#workspace.hidden = true;

@@ -163,24 +163,27 @@ function pick(input, choices, value) {
 /** @param {string} key */
 const ours = (key) => (isSaid(key) ? t(key) : null);
 
+/** Which columns, or which measures of groups: both are `columns` of a request. */
 export class ColumnPicker {
   #id;
+  #what;
   /** @type {Column[]} */
   #columns = [];
   #summary = el("span", { class: "quiet-text" });
   #boxes = el("div", { class: "checks two" });
   #error = el("p", { class: "field-error", hidden: true });
 
-  /** @param {string} id */
-  constructor(id) {
+  /** @param {string} id @param {"columns" | "measures"} [what] */
+  constructor(id, what = "columns") {
     this.#id = id;
-    const summary = el("summary", {}, say(el("span", { class: "group-title" }), "form.columns"), this.#summary);
+    this.#what = what;
+    const summary = el("summary", {}, say(el("span", { class: "group-title" }), `form.${what}`), this.#summary);
     const all = say(el("button", { type: "button", class: "link" }), "form.choose_all");
     const none = say(el("button", { type: "button", class: "link" }), "form.choose_none");
     all.addEventListener("click", () => this.#tick(true));
     none.addEventListener("click", () => this.#tick(false));
     const group = el("div", { role: "group" }, el("div", { class: "links" }, all, none), this.#boxes, this.#error);
-    say(group, "form.columns", {}, "aria-label");
+    say(group, `form.${what}`, {}, "aria-label");
     this.node = el("details", { class: "group columns" }, summary, group);
     this.#boxes.addEventListener("change", () => this.#count());
     this.end = onLanguage(() => this.#count());
@@ -195,6 +198,10 @@ export class ColumnPicker {
     this.#count();
   }
 
+  get isComplete() {
+    return this.#columns.length === 0 || this.#chosen().length > 0;
+  }
+
   /** All columns is the server's own choice, so it is not sent. @returns {{columns?: string[]}} */
   read() {
     const chosen = this.#chosen();
@@ -203,8 +210,8 @@ export class ColumnPicker {
 
   /** @returns {boolean} */
   check() {
-    if (this.#columns.length === 0 || this.#chosen().length > 0) return true;
-    this.complain(t("invalid.columns"));
+    if (this.isComplete) return true;
+    this.complain(t(`invalid.${this.#what}`));
     this.#boxes.querySelector("input")?.focus();
     return false;
   }
@@ -236,12 +243,13 @@ export class ColumnPicker {
   #tick(checked) {
     for (const box of this.#boxes.querySelectorAll("input")) box.checked = checked;
     this.#count();
+    this.#boxes.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
   #count() {
     const [count, total] = [this.#chosen().length, this.#columns.length];
     this.#error.hidden = true;
-    put(this.#summary, count === total ? t("form.columns_all", { count }) : t("form.columns_some", { count, total }));
+    put(this.#summary, count === total ? t(`form.${this.#what}_all`, { count }) : t(`form.${this.#what}_some`, { count, total }));
   }
 
   /** @param {Column} column @param {number} index */
