@@ -36,7 +36,6 @@ export class RunCard {
   /** @type {Run | null} */
   #run = null;
   #heardAt = 0;
-  #outdated = false;
   #drawn = "";
   #outdated = false; // The server said that this file is not for this reader any more, but a new one may be.
 
@@ -190,7 +189,7 @@ export class RunCard {
     show(remove, run.state === "ready", this.node);
     show(yes, false, this.node);
     show(no, false, this.node);
-    show(again, over || this.#outdated, this.node);
+    show(again, over, this.node);
     show(cancel, isActive(run) && !run.cancel_requested_at, this.node);
     for (const node of Object.values(this.#buttons)) setBusy(node, false);
   }
@@ -223,19 +222,12 @@ export class RunCard {
   #complain(error) {
     if (error instanceof NoAnswer) put(this.#error, t("act.no_answer"));
     else if (error instanceof Problem) {
-      if (error.code === "policy_changed") this.#offerAgain();
       put(this.#error, t("act.failed", { detail: wordsFor("problem", error.code, error.message) }));
     } else throw error;
     this.#error.hidden = false;
     if (!(error instanceof Problem) || !this.#run || error.code !== "policy_changed") return;
     this.#outdated = true;
     this.#drawButtons(this.#run);
-  }
-
-  /** The file is there, and is not handed over any more. */
-  #offerAgain() {
-    this.#outdated = true;
-    show(this.#buttons.again, true, this.node);
   }
 
   /** @param {Run} run */

@@ -336,7 +336,6 @@ export const JAPANESE = Object.freeze({
   "problem.cancelled": "エクスポートは取り消されたため、ファイルはありません。",
   "problem.failed": "エクスポートは失敗したため、ファイルはありません。",
   "problem.artifact_lost": "ファイルが保存領域から失われたか、壊れています。もう一度エクスポートしてください。",
-  "problem.policy_changed": "ファイルの作成後に、このデータを閲覧できる範囲が変わりました。もう一度エクスポートしてください。",
   "problem.too_many_attempts": "この接続元からのキーの試行が多すぎます。しばらく待ってください。",
   "problem.key_reused": "この Idempotency-Key は別の依頼で使われています。",
   "problem.key_gone": "この Idempotency-Key の実行は削除されています。",
