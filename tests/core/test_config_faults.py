@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.configuration import FORMATS, HASH, SECRET, SHOP, SMALLEST, faults_of, only_fault, writer
 
-from haulage.config import load
+from haulage.config import Known, dataset_faults, load
+from haulage.core.catalogue import Column, Dataset, Pages
 
 
 @pytest.fixture
@@ -114,7 +115,8 @@ def test_a_proxy_that_is_no_address_is_told_each(write):
             'sql = "select 1"\nvisible = "tenant = :tenant"',
             (
                 "datasets.orders.visible binds :tenant, which no parameter declares; there are: as_of, "
-                "requester_account, requester_tenant (or write tenant = {type = …} in [datasets.orders.parameters])"
+                "requester_account, requester_grants, requester_tenant "
+                "(or write tenant = {type = …} in [datasets.orders.parameters])"
             ),
         ),
         (
@@ -368,6 +370,8 @@ def test_a_python_dataset_is_judged_by_the_same_rules():
      "session.app is a table; write the whole name in quotes: 'app.tenant' = …"),
     ("postgresql://db/shop", '"app.tenant" = ":requester_tenent"',
      'session.app.tenant = ":requester_tenent": is not known of a requester; did you mean :requester_tenant?'),
+    ("postgresql://db/shop", '"app.grants" = ":requester_grants"',
+     'session.app.grants = ":requester_grants": is not known of a requester; did you mean :requester_tenant?'),
     ("postgresql://db/shop", '"app.tenant" = 5', 'session.app.tenant = 5: is not text; write "some text"'),
     ("sqlite:///shop.db", 'role = "x"', "session: only a source of postgresql has a session"),
 ])  # fmt: skip
@@ -391,3 +395,32 @@ def test_only_postgresql_is_read_over_several_connections(write, url, parallel, 
         assert int(parallel) == load(path, {}, formats=FORMATS).datasets[0].parallel
     else:
         assert (f"datasets.orders.parallel = {said}",) == faults_of(path, schemes=("sqlite", "postgresql"))
+
+
+def test_conditions_of_columns_bind_what_is_declared(write):
+    text = """
+        [sources.shop]
+        url = "sqlite:///shop.db"
+        [datasets.orders]
+        source = "shop"
+        sql = "select 1 as customer"
+        parameters = {own = {type = "text"}}
+        [datasets.orders.columns.customer]
+        visible = "customer = :own or customer = :onw or :requester_account in (:requester_grants)"
+    """
+
+    assert [
+        (
+            "datasets.orders.columns.customer.visible binds :onw, which no parameter declares; did you mean own? "
+            "(or write onw = {type = …} in [datasets.orders.parameters])"
+        )
+    ] == list(faults_of(write(SMALLEST + text)))
+
+
+def test_code_of_the_application_filters_its_rows_itself():
+    columns = {"id": Column("id", "No."), "name": Column("name", "Name", visible="id = 1")}
+    dataset = Dataset("q", "", pages=Pages("shop:rows"), columns=columns)
+
+    assert [
+        "datasets.q.columns.name.visible: code of the application makes the rows, and has to filter them itself"
+    ] == dataset_faults(dataset, Known(()))

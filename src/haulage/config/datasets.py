@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from haulage.config.commands import judge_command, judge_environment, read_command
 from haulage.config.faults import Faults, meant, shown
+from haulage.config.grouping import judge_grouping, read_dimensions, read_measures
 from haulage.config.kinds import ANY, BOOLEAN, COUNT, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
@@ -77,6 +78,8 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         visible=table.read("visible", TEXT, None),
         key=table.read("key", TEXTS, ()),
         order=table.read("order", TEXTS, ()),
+        dimensions=read_dimensions(table),
+        measures=read_measures(table),
         formats=table.read("formats", TEXTS, default.formats) if command is None else tuple(command.formats),
         on_worker_loss=loss,
         verify=verify,
@@ -108,7 +111,8 @@ def _limits(table: Table, base: BuildLimits) -> BuildLimits | None:
 
 
 def _column(key: str, table: Table) -> Column:
-    column = Column(key, table.read("header", TEXT, key), table.read("type", COLUMN_KIND, None))
+    header, kind = table.read("header", TEXT, key), table.read("type", COLUMN_KIND, None)
+    column = Column(key, header, kind, visible=table.read("visible", TEXT, None))
     table.close()
     return column
 
@@ -166,6 +170,7 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
         if not ORDER_TERM.fullmatch(term):
             faults.wrong(f"{path}.order", term, 'is no column with a direction; write "placed_at desc"')
     _judge_parallel(dataset, path, known, faults)
+    judge_grouping(dataset, path, faults)
     for parameter in dataset.parameters:
         _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
     _judge_parent(dataset, known, path, faults)
@@ -187,14 +192,19 @@ def _judge_binds(dataset: Dataset, path: str, faults: Faults) -> None:
         reserved.add(BIND)
         if BIND in declared:
             faults.say(f"{path}.parameters.{BIND}: this name is bound by Haulage itself; choose another")
-    bound = {"sql": bound_names(dataset.sql), "visible": bound_names(dataset.visible or "")}
+    predicates = {"visible": dataset.visible or ""}
+    predicates |= {f"columns.{key}.visible": condition for key, condition in dataset.blanked.items()}
+    bound = {place: bound_names(text) for place, text in {"sql": dataset.sql, **predicates}.items()}
+    if not dataset.of_source:
+        for place in [each for each, text in predicates.items() if text]:
+            faults.say(f"{path}.{place}: code of the application makes the rows, and has to filter them itself")
     for place, names in bound.items():
         for name in sorted(names - declared - reserved):
             guess = meant(name, declared | reserved)
             write = f"or write {name} = {{type = …}} in [{path}.parameters]"
             faults.say(f"{path}.{place} binds :{name}, which no parameter declares; {guess} ({write})")
     if dataset.function is None and dataset.sql:  # code of the host gets every parameter
-        for name in sorted(declared - bound["sql"] - bound["visible"]):
+        for name in sorted(declared.difference(*bound.values())):
             faults.say(f"{path}.parameters.{name} is bound nowhere; write :{name} in the query, or leave it out")
 
 

@@ -39,6 +39,7 @@ ENDPOINT = matching(r"https?://[^/@?#\s]+/?", "the address of a server", '"https
 PART_BYTES_MIN, PART_BYTES_MAX = 5 * MIB, 64 * MIB  # less is refused by servers, more is held in memory
 SETTING = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
 WITH_SESSIONS = ("postgresql",)  # sources whose database can be told who asks
+SESSION_BINDS = tuple(name for name in RESERVED_BINDS if name != "requester_grants")  # a setting is no list
 PARALLEL = ("postgresql",)  # sources of which several connections can see one snapshot
 SCHEME = re.compile(r"[a-z][a-z0-9.-]*(\+[a-z0-9]+)?:.+", re.DOTALL)
 
@@ -253,8 +254,8 @@ def _session(source: Table, url: str) -> dict[str, str]:
         value = table.read(name, TEXT, "")
         if not SETTING.fullmatch(name):
             table.faults.say(f'{table.key(name)} is no name of a setting; write "app.tenant" or role')
-        if value.startswith(":") and value[1:] not in RESERVED_BINDS:
-            known = [f":{each}" for each in RESERVED_BINDS]
+        if value.startswith(":") and value[1:] not in SESSION_BINDS:
+            known = [f":{each}" for each in SESSION_BINDS]
             table.faults.wrong(table.key(name), value, f"is not known of a requester; {meant(value, known)}")
         found[name] = value
     if found and scheme_of(url) not in WITH_SESSIONS:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from haulage.core.grouping import FUNCTIONS as FUNCTIONS  # noqa: PLC0414 - exported: of a measure
 from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS
 from haulage.core.parents import Parent
@@ -16,7 +17,7 @@ from haulage.core.reading import Column as Column  # noqa: PLC0414 - exported: i
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
-RESERVED_BINDS = ("requester_tenant", "requester_account", "as_of")  # DECISIONS 38
+RESERVED_BINDS = ("requester_tenant", "requester_account", "requester_grants", "as_of")  # DECISIONS 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,34 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Dimension:
+    """What rows can be grouped by.
+
+    Args:
+        column: of the query, by its key.
+    """
+
+    name: str
+    column: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is measured of the rows of a group.
+
+    Args:
+        function: one of ``count count_distinct sum avg min max``.
+        column: of the query, by its key; None counts rows.
+    """
+
+    name: str
+    function: str
+    column: str | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """One thing that can be exported. See ``docs/datasets.md`` for what each member does."""
 
@@ -108,6 +137,8 @@ class Dataset:
     visible: str | None = None
     key: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    dimensions: tuple[Dimension, ...] = ()
+    measures: tuple[Measure, ...] = ()
     formats: tuple[str, ...] = ("csv",)
     on_worker_loss: Literal["fail", "rerun"] = "fail"
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk
@@ -127,6 +158,11 @@ class Dataset:
         made_by = self.pages or self.command
         return made_by.environment if made_by else {}
 
+    @property
+    def blanked(self) -> Mapping[str, str]:
+        """The condition of each column whose cells not everybody sees."""
+        return {key: column.visible for key, column in self.columns.items() if column.visible is not None}
+
     def digest(self, sql: str) -> str:
         """SHA-256 of what decides the bytes of a file: the frozen query and how it is wrapped."""
         parts = [
@@ -138,6 +174,7 @@ class Dataset:
             list(self.key),
             list(self.order),
             [[column.key, column.header, column.type] for column in self.columns.values()],
+            *([sorted(self.blanked.items())] if self.blanked else []),
             *([sorted(self.session.items())] if self.session else []),  # a digest of before stays what it was
             *([asdict(self.pages)] if self.pages else []),
             *([asdict(self.command)] if self.command else []),

@@ -6,7 +6,7 @@ a user waits for it: a dataclass takes a millisecond to define, and the module i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ class Column(NamedTuple):
         type: declared or known type; None where the source has one per value, as SQLite does.
         native: the source's own name of its type (``numeric(12,2)``), for formats that have such types too.
         foreign: it comes as text, but is of a type that no format has, as an interval; ``written_as_text`` names it.
+        visible: as declared: a condition over the columns of the query; where it is not true the cell is NULL.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Column(NamedTuple):
     type: str | None = None
     native: str | None = None
     foreign: bool = False
+    visible: str | None = None
 
 
 class Reading(NamedTuple):
@@ -47,6 +49,8 @@ class Reading(NamedTuple):
     columns: tuple[str, ...] | None  # None: every column that is not hidden, in the query's order
     declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
     session: Mapping[str, str] = MappingProxyType({})  # what is set in the database for this transaction
+    blanked: Mapping[str, str] = MappingProxyType({})  # key -> under which condition its cells are there, else NULL
+    limit: int | None = None  # rows at most, for one who looks at the first
     as_text: bool = False  # numbers as the source itself spells them: for a format in which all is text
 
 
@@ -57,3 +61,17 @@ class Measured(NamedTuple):
     sha256: str
     tail: bytes  # the last bytes on the disk, at most TAIL_BYTES
     etag: str | None = None  # what a store of objects must say of it, if it names bytes by their digest
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
+    taken: set[str] = set(names)
+    seen: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate in seen or (candidate != name and candidate in taken):
+            candidate, number = f"{name}_{number}", number + 1
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
-from haulage.exports.reading import reading_of
+from haulage.exports.reading import is_of_cells, reading_of
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
 from haulage.formats.format import About, LooksFirst, TakesText, Unfit
@@ -24,6 +24,7 @@ from haulage.formats.format import About, LooksFirst, TakesText, Unfit
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
     from haulage.core.ports import Batches, Sink, Snapshot, Source, Stream
     from haulage.core.reading import Measured, Reading
+    from haulage.exports.grouped import GroupedSnapshot
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
@@ -73,6 +74,7 @@ class Built(NamedTuple):
     sha256: str
     etag: str | None
     complete: bool = True  # as far as its maker says
+    logical_count: int | None = None  # of a grouped file, how many groups it holds
 
 
 def build(
@@ -93,10 +95,13 @@ def build(
     """
     limits = order.plan["limits"]
     reading = reading_of(order.plan)._replace(as_text=order.format in TEXTUAL)
-    report(Progress(Phase.COUNTING, None, None))
-    with source.snapshot() as snapshot:
-        if snapshot.session is not None:
-            entered(snapshot.session)
+    report(Progress(Phase.AGGREGATING if "grouped" in order.plan else Phase.COUNTING, None, None))
+    with source.snapshot() as read:
+        if read.session is not None:
+            entered(read.session)
+        groups = _groups(order, read) if "grouped" in order.plan else None
+        snapshot = groups or read
+        report = groups.reporting(report) if groups else report
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -127,7 +132,15 @@ def build(
         bytes=measured.size,
         sha256=measured.sha256,
         etag=measured.etag,
+        logical_count=None if groups is None else groups.groups,
     )
+
+
+def _groups(order: BuildOrder, snapshot: Snapshot) -> GroupedSnapshot:
+    """The groups of a snapshot; only a child that groups loads what does that."""
+    from haulage.exports.grouped import GroupedSnapshot
+
+    return GroupedSnapshot(snapshot, order.plan["grouped"], order.plan["limits"], cells=is_of_cells(order.format))
 
 
 class _File:

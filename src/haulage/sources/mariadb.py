@@ -15,8 +15,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
 from haulage.formats.arrow import LEAST_MEMORY, allowed_memory
+from haulage.sources.blanking import conditions
+from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
@@ -27,16 +29,16 @@ from haulage.sources.query import (
     chosen,
     columns_of,
     order_by,
-    unique_names,
+    seen,
     unknown_names,
     unquoted,
-    visible_rows,
     with_values,
-    wrapped,
 )
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches, Stream
+    from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
@@ -161,8 +163,13 @@ class Kind(NamedTuple):
         return readers.get(ours or "")
 
 
+WHOLE = Kind(8, 20, 0, is_binary=True)  # a whole number
+
+
 class MariadbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
+
+    has_sets = False
 
     def __init__(self, session: Session) -> None:
         """Take a session in a read transaction."""
@@ -199,18 +206,48 @@ class MariadbSnapshot:
             own = [name for name, *_ in described]
             keys = unique_names(own)
             names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
-            kinds = [Kind(*entry[1:]) for entry in described]
-            self._known = reading, dict(zip(names, kinds, strict=True))
+            kinds = dict(zip(names, [Kind(*entry[1:]) for entry in described], strict=True))
+            # CASE makes digits of a BIT.
+            kinds |= {name: WHOLE for name in conditions(reading, names) if kinds[name].number == _BIT}
+            self._known = reading, kinds
         return self._known[1]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
-        names = list(self._kinds(reading))
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
+        names, bound = list(self._kinds(reading)), bound or self._bound(reading)
+        sql, named = f"(\n{bound(bare(reading))}\n)", ""
         if all(name.own == name.inside for name in names):
-            return wrapped(reading, what, self._bound(reading))
-        named, sql = ", ".join(_quoted(name.inside) for name in names), self._bound(reading)(bare(reading))
-        return f"with {WRAP} ({named}) as (\n{sql}\n) select {what} from {WRAP}" + visible_rows(
-            reading, self._bound(reading)
-        )
+            query = f"{sql} as {WRAP}"
+        else:
+            query, listed = WRAP, ", ".join(_quoted(name.inside) for name in names)
+            named = f"with {WRAP} ({listed}) as {sql} "
+        return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
+        kinds = self._kinds(reading)
+
+        def key(name: Name) -> Value:
+            column = f"{WRAP}.{_quoted(name.inside)}"
+            if not kinds[name].is_text or kinds[name].is_binary:
+                return Value(column)
+            return Value(f"cast(convert({column} using utf8mb4) as binary)", "convert({} using utf8mb4)")
+
+        def number(name: Name) -> Sum:
+            kind, column = kinds[name], f"{WRAP}.{_quoted(name.inside)}"
+            if kind.known[0] not in SUMMED:
+                raise not_summed(name, kind.known[0] or kind.known[1])
+            return Sum(f"{column} + 0" if kind.number == _BIT else kind.written(column))
+
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""
@@ -228,6 +265,15 @@ class MariadbSnapshot:
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.mariadb_advice import MariadbFacts
+
+        sql, _ = self._selected(reading)
+        facts = MariadbFacts(self._session, sql, reading.binds)
+        return advised(reading, list(self._kinds(reading)), facts, _quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

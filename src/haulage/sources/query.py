@@ -2,6 +2,8 @@
 
     select columns from (query) as haulage_query where visible order by …
 
+Where cells are blanked, what ``blanking.py`` says stands in the place of the query.
+
 Column names come from the query itself before the wrap; the order stands outside of it. What differs between
 databases (how a value gets into the SQL, what a column is written as) is given to these functions.
 """
@@ -16,7 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.blanking import blanked, faulty
 
 WRAP = "haulage_query"  # what the query is called inside its wrap
 ORDER_TERM = r'\s*("(?:[^"]|"")+"|\S+)(\s+(?:asc|desc))?(\s+nulls\s+(?:first|last))?\s*'
@@ -38,7 +41,7 @@ def checked(source: _Source, reading: Reading) -> list[str]:
     """Prepare a query in a snapshot of its own; every problem as a sentence for the operator."""
     try:
         with source.snapshot() as snapshot:
-            return list(snapshot.problems(reading))
+            return faulty(reading, snapshot.problems)
     except BuildFailed as failed:
         return [f"{failed.detail} ({failed.cause})" if failed.cause else failed.detail]
 
@@ -64,9 +67,31 @@ def bare(reading: Reading) -> str:
     return found[0]
 
 
-def wrapped(reading: Reading, what: str, bound: Callable[[str], str], wrap: str = WRAP) -> str:
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def wrapped(
+    reading: Reading, what: str, bound: Callable[[str], str], names: Sequence[Name] = (), wrap: str = WRAP
+) -> str:
     """The query in its wrap, without an order; ``bound`` puts the values in, ``wrap`` may name its columns anew."""
-    return f"select {what} from (\n{bound(bare(reading))}\n) as {wrap}" + visible_rows(reading, bound)
+    query = f"(\n{bound(bare(reading))}\n) as {wrap}"
+    return f"select {what} from {seen(reading, query, bound, names)}"
+
+
+def seen(
+    reading: Reading,
+    query: str,
+    bound: Callable[[str], str],
+    names: Sequence[Name],
+    quoted: Callable[[str], str] = quoted,
+) -> str:
+    """What stands after FROM: the query with its condition, and its columns as the requester may see them."""
+    rows = query + visible_rows(reading, bound)
+    if not reading.blanked:
+        return rows
+    return f"(\nselect {blanked(reading, names, bound, quoted, WRAP)} from {rows}\n) as {WRAP}"
 
 
 def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:
@@ -148,18 +173,14 @@ def columns_of(
     return tuple(column._replace(header=header) for column, header in zip(columns, headers, strict=True))
 
 
-def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:
-    """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
+    """The order, and how many rows; each name with the prefix before it, and quoted as the database has it."""
     terms = []
     for term in reading.order:
         name, direction = order_term(term, names)
         terms.append(prefix + quoted(name.inside) + direction)
-    return "\norder by " + ", ".join(terms) if terms else ""
+    ordered = "\norder by " + ", ".join(terms) if terms else ""
+    return ordered if reading.limit is None else f"{ordered}\nlimit {reading.limit}"
 
 
 def order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
@@ -178,20 +199,6 @@ def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
     """Columns that a dataset declares and its query does not have, as sentences."""
     known = {name.key for name in names}
     return [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
-    taken: set[str] = set(names)
-    seen: set[str] = set()
-    unique = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in seen or (candidate != name and candidate in taken):
-            candidate, number = f"{name}_{number}", number + 1
-        seen.add(candidate)
-        unique.append(candidate)
-    return unique
 
 
 def without_values(words: str, binds: Mapping[str, object] | None = None) -> str:
