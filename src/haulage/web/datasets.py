@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
-from haulage.core.errors import Refused
+from haulage.core.errors import Fault, Refused
 from haulage.core.parents import BIND, Parent
 from haulage.core.requester import Requester
 from haulage.exports.offered import formats_of
@@ -32,6 +32,14 @@ router = APIRouter(tags=["datasets"])
 COUNTS_AT_ONCE = 4  # of one tenant: a count holds a thread for as long as it takes
 COUNTS_IN_ALL = 2 * COUNTS_AT_ONCE  # of this process, so that one tenant cannot take every place
 RETRY_SECONDS = 2
+
+
+POPULATION = {
+    "name": "population",
+    "in": "query",
+    "description": "true counts as well what there is without conditions: every parameter at its default.",
+    "schema": {"type": "boolean", "default": False},
+}
 
 
 class Places:
@@ -79,7 +87,8 @@ def list_datasets(request: Request, asking: Asks) -> Response:
                 "style": "form",
                 "explode": True,
                 "schema": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
-            }
+            },
+            POPULATION,
         ]
     },
 )  # fmt: skip
@@ -98,8 +107,15 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
             raise Refused("count_timeout", "Too many counts are under way.", retry_after=RETRY_SECONDS) from None
         given, dataset = _given(request, asking, name), asking.services.catalogue.find(name)
         parent = given.pop(BIND, None) if dataset is not None and dataset.parent is not None else None
+        population = _is_true(given.pop("population", "false"), "population")
         counts = await run_in_threadpool(
-            asking.services.exports.counts, asking.requester, name, given, parent=parent, given_up=gone.done
+            asking.services.exports.counts,
+            asking.requester,
+            name,
+            given,
+            parent=parent,
+            population=population,
+            given_up=gone.done,
         )
     return document(
         {
@@ -110,6 +126,12 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
             "counted_at": rfc3339(counts.counted_at),
         }
     )
+
+
+def _is_true(text: object, name: str) -> bool:
+    if text not in ("true", "false"):
+        raise Refused("invalid", faults=[Fault(f"/query/{name}", "write true or false")])
+    return text == "true"
 
 
 def _given(request: Request, asking: Asking, name: str) -> dict[str, Any]:
