@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,16 +67,22 @@ def build_once(
     format: str = "csv",
     *,
     connections: int = 1,
+    more: Mapping[str, Any] | None = None,
+    memory_mib: int = 512,
     **options: str,
 ) -> tuple[float, float, Path]:
-    """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file."""
+    """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file.
+
+    ``more`` is what else its plan says.
+    """
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
-    limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": 512 * MIB}
+    limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": memory_mib * MIB}
+    limits |= {"groups": 1_000_000, "pivot_columns": 1_000}
     order = BuildOrder(
         source_url=database if isinstance(database, str) else f"sqlite:///{database}",
         busy_seconds=5,
         folder=str(folder),
-        plan=plan_of(sql) | {"declared": {}, "limits": limits},
+        plan=plan_of(sql) | {"declared": {}, "limits": limits, **(more or {})},
         format=format,
         options=resolve_options(FORMATS[format], options),
         compression=None,

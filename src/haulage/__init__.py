@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
-    from haulage.core.catalogue import Column, Dataset, Parameter
+    from haulage.core.catalogue import Column, Dataset, Dimension, Measure, Parameter
     from haulage.core.errors import BuildFailed, ConfigInvalid, HaulageError, Refused
     from haulage.core.limits import BuildLimits, DoorLimits, ExportLimits
     from haulage.core.pages import Page
@@ -23,10 +23,12 @@ _HOMES = {
     "Column": "haulage.core.catalogue",
     "ConfigInvalid": "haulage.core.errors",
     "Dataset": "haulage.core.catalogue",
+    "Dimension": "haulage.core.catalogue",
     "DoorLimits": "haulage.core.limits",
     "ExportLimits": "haulage.core.limits",
     "Haulage": "haulage.app",
     "HaulageError": "haulage.core.errors",
+    "Measure": "haulage.core.catalogue",
     "Page": "haulage.core.pages",
     "Parameter": "haulage.core.catalogue",
     "Refused": "haulage.core.errors",
@@ -39,10 +41,12 @@ __all__ = [
     "Column",
     "ConfigInvalid",
     "Dataset",
+    "Dimension",
     "DoorLimits",
     "ExportLimits",
     "Haulage",
     "HaulageError",
+    "Measure",
     "Page",
     "Parameter",
     "Refused",

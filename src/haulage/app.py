@@ -12,8 +12,9 @@ from haulage import __version__
 from haulage.accounts import Accounts
 from haulage.artifacts.open import open_artifacts
 from haulage.config import Known, Settings, dataset_faults, imported, known_of, load, with_session
+from haulage.config.grouping import dimensions_of, measures_of
 from haulage.core import events
-from haulage.core.catalogue import Catalogue, Column, Dataset, Pages
+from haulage.core.catalogue import Catalogue, Column, Dataset, Dimension, Measure, Pages
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
 from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS, Page, place_of
@@ -154,6 +155,8 @@ class Haulage:
         key: Sequence[str] = (),
         order: Sequence[str] = (),
         columns: Mapping[str, Column] | None = None,
+        dimensions: Sequence[str | Dimension] | Mapping[str, str] = (),
+        measures: Sequence[Measure] | Mapping[str, str] = (),
         formats: Sequence[str] = ("csv",),
         on_worker_loss: Literal["fail", "rerun"] = "fail",
         verify: Literal["end", "full"] = "end",
@@ -168,6 +171,8 @@ class Haulage:
         Args:
             policy_revision: a query on the source, or a function of the requester: what may be seen now, as one
                 value. A file is handed over only while it is what it was at the build.
+            dimensions: what rows can be grouped by: columns, or a name for each.
+            measures: a name for each of ``count``, ``count_distinct(a)``, ``sum(a)`` and their kin.
 
         Raises:
             ConfigInvalid: there is no such source or format, or an order, a default or a bound name cannot work;
@@ -197,6 +202,8 @@ class Haulage:
                 policy_revision=policy_revision,
                 key=tuple(key),
                 order=tuple(order),
+                dimensions=dimensions_of(dimensions),
+                measures=measures_of(measures),
                 formats=tuple(formats),
                 on_worker_loss=on_worker_loss,
                 verify=verify,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 
 def claimed_in_order(case, count, **terms):
@@ -25,6 +26,17 @@ def test_runs_of_the_same_instant_are_claimed_by_id(case):
 
 def test_an_empty_queue_gives_nothing(case):
     assert None is case.claim()
+
+
+def test_a_claim_passes_over_a_run_that_somebody_holds(case):
+    case.needs("counters")  # Else whoever holds one holds all.
+    first, second = case.add(), case.add(seconds=1)
+
+    with case.store.begin() as tx:
+        tx.execute(text(f"select id from exports where id = '{first.id}' for update"))
+        assert [second.id] == claimed_in_order(case, 1)
+
+    assert [first.id] == claimed_in_order(case, 1)
 
 
 def test_a_claim_takes_the_lease_and_a_slot(case):

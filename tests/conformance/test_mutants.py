@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
-from sqlalchemy import Integer, bindparam, column, func, select, update
+from sqlalchemy import Integer, bindparam, column, func, literal, select, update
 from tests.conformance.model import machine_over
 from tests.promises import NotPromised
 
@@ -43,12 +43,12 @@ real_guard_of = moves.guard_of
 
 def settle_without_the_fence(table, move):
     fence = () if move.lease is LeaseUse.NONE else (ANY_FENCE,)
-    return changing(table, *real_guard_of(table, move), *fence)
+    return changing(table, move, *real_guard_of(table, move), *fence)
 
 
 def move_without_the_state(table, move):
     fence = () if move.lease is LeaseUse.NONE else (SAME_FENCE,)
-    return changing(table, *real_guard_of(table, move)[1:], *fence)
+    return changing(table, move, *real_guard_of(table, move)[1:], *fence)
 
 
 def finish_without_a_look_at_the_cancel(table, move):
@@ -71,8 +71,9 @@ def beat_without_the_fence(table, claim, beats):
     return table.c.id == beats.c.id, in_state(table, claim.target)
 
 
-def changing(table, *guard):
-    return update(table).where(table.c.id == bindparam("guard_id"), *guard).values(revision=table.c.revision + 1)
+def changing(table, move, *guard):
+    changed = {"state": literal(str(move.target)), "revision": table.c.revision + 1}
+    return update(table).where(table.c.id == bindparam("guard_id"), *guard).values(changed)
 
 
 def any_slot(self):

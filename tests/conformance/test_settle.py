@@ -69,6 +69,15 @@ def test_a_settle_never_writes_another_state_than_that_of_its_move(case):
     assert "ready" == case.settle(held, finish, state="expired").state
 
 
+def test_a_value_is_not_taken_for_that_of_the_settle_before(case):
+    fail = case.moves("fail")
+    details = (None, "the disk is full", None)
+
+    written = [case.settle(case.hold(), fail, failure_detail=detail).failure_detail for detail in details]
+
+    assert list(details) == written
+
+
 def test_a_value_that_the_table_has_no_column_for_is_not_lost_without_a_word(case):
     finish = case.moves("finish")
     held = case.hold()

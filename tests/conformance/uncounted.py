@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, MetaData, String, bindparam, cast, create_moc
 from haulage.core.limits import ExportLimits
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.entering import RELEASED, admitted
+from haulage.stores.queue import ONE
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import export_table
 
@@ -27,9 +28,9 @@ class Welcome:
 
     def admitted(self, run, _pool, now):
         return true(), {
-            "attempts": run.c.attempts + 1,
+            "attempts": run.c.attempts + ONE,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
-            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + 1, String)),
+            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + ONE, String)),
             **dict.fromkeys(("phase", "processed", "total"), null()),
         }
 

@@ -26,6 +26,7 @@ def test_the_defaults_are_these():
         USUAL.stop_seconds,
     )
     assert (10_000_000, 604_800) == (USUAL.build.rows, USUAL.retention_seconds)
+    assert (1_000_000, 1_000) == (USUAL.build.groups, USUAL.build.pivot_columns)
     assert (20, 2, 1_000) == (USUAL.tenant_queued, USUAL.tenant_running, USUAL.queued)
     assert (120, 60, 15, 5) == (
         USUAL.drain_seconds,

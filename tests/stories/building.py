@@ -16,6 +16,7 @@ from haulage.artifacts.part import PartFile
 from haulage.core.catalogue import Dataset
 from haulage.core.requester import Requester
 from haulage.exports.build import BuildOrder, Built, build
+from haulage.exports.grouping import NOT_GROUPED, grouped_of
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.plan import freeze
 from haulage.exports.reading import reading_of
@@ -27,6 +28,7 @@ from haulage.sources.sqlite import SqliteSnapshot
 AMINA = Requester("north", "amina")
 AS_OF = 1_790_000_000_000
 PLENTY = {"rows": 10**9, "count_seconds": 10, "sort_bytes": 10**9, "memory_bytes": 10**9}
+PLENTY |= {"groups": 10**6, "pivot_columns": 1_000}
 
 
 class Yard:
@@ -61,9 +63,12 @@ class Yard:
             yield source
 
     def order(self, dataset: Dataset, *, format="csv", compression=None, columns=None, options=None, limits=None,
-              file_bytes=10**9, reserved_bytes=10**9, busy_seconds=0.2, **parameters) -> BuildOrder:  # fmt: skip
+              file_bytes=10**9, reserved_bytes=10**9, busy_seconds=0.2, grouping=NOT_GROUPED,
+              **parameters) -> BuildOrder:  # fmt: skip
         resolved = resolve_parameters(dataset, parameters)
-        plan = freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, columns)
+        grouped = grouped_of(dataset, grouping, columns)
+        columns = columns if grouped is None else None
+        plan = freeze(dataset, dataset.sql, resolved, AMINA, AS_OF, columns, None, grouped)
         plan["limits"] = PLENTY | (limits or {})
         folder = self.folder / f"build-{next(self._numbers)}"
         folder.mkdir()

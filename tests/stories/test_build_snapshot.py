@@ -181,9 +181,9 @@ def test_progress_begins_unknown_then_says_its_phases_in_order_and_ends_with_wha
 
     phases = list(dict.fromkeys(str(seen.phase) for seen in yard.progress))
     assert ["counting", "writing", "publishing"] == phases
-    assert (None, None) == yard.progress[0][1:]
-    assert (0, 2_000) == yard.progress[1][1:]
-    assert (2_000, 2_000) == yard.progress[-1][1:] == (built.rows, built.total)
+    assert (None, None) == yard.progress[0][1:3]
+    assert (0, 2_000) == yard.progress[1][1:3]
+    assert (2_000, 2_000) == yard.progress[-1][1:3] == (built.rows, built.total)
     assert len(yard.progress) > 5
 
 

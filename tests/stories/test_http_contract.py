@@ -11,7 +11,7 @@ from haulage.core.progress import Progress
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 RUN = {
     "id", "token", "flow", "dataset", "parent_kind", "parent", "format", "compression", "options", "parameters",
-    "columns", "state", "phase",
+    "columns", "group_by", "subtotals", "pivot", "state", "phase",
     "cancel_requested_at", "progress", "queue_position", "revision", "as_of", "requested_at", "started_at",
     "heartbeat_at", "updated_at", "finished_at", "expires_at", "file", "complete", "notices", "failure",
 }  # fmt: skip

@@ -33,7 +33,7 @@ def test_counts_say_what_is_visible_and_keep_the_rest_to_those_who_may_know(hous
     [
         ("since=yesterday", "/parameters/since"),
         ("sinse=2026-01-01", "/parameters/sinse"),
-        ("group_by=state", "/parameters/group_by"),
+        ("group_by=state", "/group_by/0"),
         ("since=2026-01-01&since=2026-01-02", "/parameters/since"),
         ("states=new&states=old", "/parameters/states"),
         ("population=yes", "/query/population"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +18,19 @@ from haulage.config.faults import masked
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.grouping import Aggregate, additive
 from haulage.core.parents import Parent, ParentRef
+from haulage.core.ports import Source
+from haulage.core.reading import Reading
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
 from haulage.exports.revision import reading_of as policy_reading
 from haulage.worker.host import looked_up, rehearse
+
+if TYPE_CHECKING:  # it needs an extra
+    from haulage.cli.advising import Advised
 
 # What a parameter without a default is prepared with; the rows do not matter, the query does.
 SAMPLES = {
@@ -43,21 +50,31 @@ class Checked:
     name: str
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+    advised: Advised | None = None
 
 
-@click.command(epilog=example("haulage datasets", "haulage datasets check orders"))
+@click.command(
+    epilog=example("haulage datasets", "haulage datasets check orders", "haulage datasets check orders --advise")
+)
 @click.argument("action", type=click.Choice(["list", "check"]), default="list", required=False)
 @click.argument("names", nargs=-1, metavar="[DATASET]…")
+@click.option("--advise", is_flag=True, help="With check: name the indexes that its tables lack, to review.")
 @shared
-def datasets(action: str, names: Sequence[str], config: Path, as_json: bool) -> int:
+def datasets(action: str, names: Sequence[str], advise: bool, config: Path, as_json: bool) -> int:
     """List what can be exported, or check every query against its source.
 
-    A check reads no rows. It ends with 1 when a query cannot work; warnings alone do not fail it.
+    A check reads no rows. It ends with 1 when a query cannot work; warnings alone do not fail it. Advice fails nothing
+    and changes nothing: the plan of each query (EXPLAIN) is compared with the indexes that are there.
     """
+    if advise and action != "check":
+        raise Fault("--advise goes with check: haulage datasets check --advise")
+    if advise and find_spec("sqlglot") is None:
+        raise Fault("sqlglot not found; install the advise extra: pip install 'haulage[advise]'")
     with declared(config) as all_of_them:
         chosen = _chosen(all_of_them, names)
         if action == "check":
-            return _say_checked(list(checks(all_of_them, chosen)), as_json)
+            found = checks(all_of_them, chosen)
+            return _say_checked(list(_advised(all_of_them, found) if advise else found), as_json)
         _list(chosen, as_json)
     return DONE
 
@@ -122,6 +139,17 @@ def checks(all_of_them: Declared, datasets: Iterable[Dataset]) -> Iterator[Check
         yield replace(checked, warnings=left)
 
 
+def _advised(all_of_them: Declared, found: Iterable[Checked]) -> Iterator[Checked]:
+    """What was checked, with advice for queries that work."""
+    from haulage.cli.advising import advise
+
+    known = {dataset.name: dataset for dataset in all_of_them.catalogue}
+    for each in found:
+        dataset = known[each.name]
+        stand_ins = {parameter.name: _sample(parameter) for parameter in dataset.parameters if parameter.required}
+        yield each if each.problems else replace(each, advised=advise(all_of_them, dataset, stand_ins))
+
+
 def check(all_of_them: Declared, dataset: Dataset) -> Checked:
     """Prepare a dataset's query with its defaults, or with samples where it has none."""
     settings = all_of_them.settings
@@ -173,6 +201,25 @@ def _problems(all_of_them: Declared, dataset: Dataset, plan: Mapping[str, Any]) 
     if "sql" in plan.get("policy", {}):
         asked = source.check(policy_reading(plan["policy"], plan.get("session", {})))
         found += [f"policy_revision: {sentence}" for sentence in asked if "journal mode" not in sentence]
+    wrong = [sentence for sentence in found if "journal mode" not in sentence]
+    return found if wrong else [*found, *_grouping_problems(source, dataset, reading_of(plan))]
+
+
+def _grouping_problems(source: Source, dataset: Dataset, reading: Reading) -> list[str]:
+    """What is wrong with dimensions and measures: each is prepared in a statement of its own."""
+    asked: list[tuple[str, list[str], list[Aggregate]]] = [
+        *((f"dimensions.{each.name}", [each.column], []) for each in dataset.dimensions),
+        *((f"measures.{each.name}", [], additive(each.function, each.column)) for each in dataset.measures),
+    ]
+    found = []
+    for key, by, aggregates in asked:
+        try:
+            with source.snapshot() as snapshot:
+                grouped = snapshot.grouped(reading, by, aggregates)
+            problems = source.check(grouped)
+        except BuildFailed as failed:
+            problems = [failed.cause or failed.detail]
+        found += [f"{key}: {sentence}" for sentence in problems if "journal mode" not in sentence]
     return found
 
 
@@ -225,13 +272,20 @@ def _sample(parameter: Parameter) -> object:
 def _say_checked(found: list[Checked], as_json: bool) -> int:
     failed = any(each.problems for each in found)
     if as_json:
-        items = [{"name": each.name, "problems": each.problems, "warnings": each.warnings} for each in found]
+        items = [
+            {"name": each.name, "problems": each.problems, "warnings": each.warnings}
+            | (each.advised.document() if each.advised else {})
+            for each in found
+        ]
         print_json({"items": items, "ok": not failed})
         return FAILED if failed else DONE
+    told: dict[str, str] = {}
     for each in found:
         tell(f"{'FAIL' if each.problems else 'WARN' if each.warnings else 'OK'.ljust(4)}  {each.name}")
         for sentence in (*each.problems, *each.warnings):
             tell(f"      {sentence}")
+        if each.advised:
+            each.advised.tell(each.name, told)
     if not found:
         say("no datasets; declare one in the configuration: docs/datasets.md")
     return FAILED if failed else DONE

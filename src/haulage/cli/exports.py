@@ -24,9 +24,10 @@ from haulage.cli.opening import opened
 from haulage.cli.terminal import DONE, FAILED, Fault, example, facts, moment, number, print_json, say, shared, tell
 from haulage.config.faults import meant
 from haulage.core.clock import new_id
+from haulage.exports.grouping import Grouping, levels_said
 from haulage.exports.life import ExportRun
 from haulage.exports.plan import Asked
-from haulage.exports.show import show, show_failure
+from haulage.exports.show import show, show_failure, unit_of
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
@@ -50,6 +51,9 @@ READY_SECONDS = 10  # how long a private worker may take to announce itself
 @click.option("--parent", metavar="ID", help="What the export belongs to, where its dataset has parents.")
 @click.option("--format", "format_", metavar="FORMAT", help="One of the dataset's formats; csv where it has it.")
 @click.option("--columns", metavar="KEY,…", help="These columns, in this order.")
+@click.option("--group-by", metavar="NAME,…", help="Group by these dimensions; --columns then names measures.")
+@click.option("--subtotals", metavar="WORD", help="total, rollup, cube, or levels: country;country,status;()")
+@click.option("--pivot", metavar="NAME,…", help="Those of --group-by that go across.")
 @click.option("--dialect", metavar="NAME", help="Short for --option dialect=NAME.")
 @click.option("--compression", metavar="NAME", help="gzip or zstd.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format.")
@@ -62,6 +66,9 @@ def export(
     parent: str | None,
     format_: str | None,
     columns: str | None,
+    group_by: str | None,
+    subtotals: str | None,
+    pivot: str | None,
     dialect: str | None,
     compression: str | None,
     options: Sequence[str],
@@ -79,7 +86,8 @@ def export(
     chosen = _pairs(options, "--option")
     wish: dict[str, Any] = {
         "parameters": _listed(_pairs(parameters, "-p")),
-        "columns": None if columns is None else [key.strip() for key in columns.split(",")],
+        "columns": _names(columns),
+        "grouping": Grouping(_names(group_by), levels_said(subtotals), _names(pivot)),
         "compression": compression,
         "parent": parent,
         "options": {name: values[-1] for name, values in chosen.items()} | ({"dialect": dialect} if dialect else {}),
@@ -95,6 +103,10 @@ def export(
         if run.rows == 0:
             _wonder(haul, dataset)
     return DONE if run.state == "ready" else FAILED
+
+
+def _names(said: str | None) -> list[str] | None:
+    return None if said is None else [name.strip() for name in said.split(",")]
 
 
 def keeper_of(output: str, *, force: bool, as_json: bool) -> Keeper:
@@ -184,7 +196,8 @@ def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak
     waits = f"{run.file_name} (until {moment(run.expires_at)}; take it out with: haulage runs fetch {run.id})"
     pairs = [
         ("file", waits if kept is None else kept),
-        ("rows", number(run.rows)),
+        (unit_of(run).replace("_", " "), number(run.rows)),
+        *grouping_facts(run),
         ("bytes", number(run.bytes)),
         ("sha256", str(run.sha256)),
         ("snapshot", moment(run.snapshot_at)),
@@ -192,6 +205,15 @@ def report(run: ExportRun, kept: str | None = None, *, aloud: bool = True, speak
     ]
     pairs += [("notice", notice_text(notice)) for notice in run.notices]
     speak(facts([*pairs, ("run", run.id)]))
+
+
+def grouping_facts(run: ExportRun) -> list[tuple[str, str]]:
+    """What a run groups by, and how many groups that gave; nothing where it does not."""
+    asked = run.plan.get("asked")
+    if not asked:
+        return []
+    by = ", ".join(asked["group_by"]) + (f"; across: {', '.join(asked['pivot'])}" if asked["pivot"] else "")
+    return [("grouped by", by), ("groups", number(run.logical_count))]
 
 
 def notice_text(notice: Any) -> str:

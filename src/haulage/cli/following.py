@@ -19,6 +19,7 @@ import click
 from haulage.cli.terminal import number, say
 from haulage.core.errors import Refused, StoreUnavailable
 from haulage.exports.life import ExportLife, ExportRun
+from haulage.exports.show import unit_of
 
 if TYPE_CHECKING:
     from haulage.app import Haulage
@@ -125,15 +126,18 @@ def describe(run: ExportRun, place: int | None, now: int, *, bar: bool) -> str:
     """A run that has not ended, in one line of what is known."""
     if run.state == "queued":
         return "waiting" if place is None else f"waiting, place {place} (may change)"
+    unit = unit_of(run).replace("_", " ")
     words = ["stopping" if run.cancel_requested_at else (run.phase or "starting")]
     if run.processed is not None and run.total is not None:
         percent = 100 if run.total == 0 else run.processed * 100 // run.total
         filled = BAR_WIDTH * percent // 100
         if bar:
             words.append(f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}]")
-        words.append(f"{percent} %  {number(run.processed)} of {number(run.total)} rows")
+        words.append(f"{percent} %  {number(run.processed)} of {number(run.total)} {unit}")
     elif run.processed is not None:
-        words.append(f"{number(run.processed)} rows")
+        words.append(f"{number(run.processed)} {unit}")
+    if run.logical_count is not None:
+        words.append(f"({number(run.logical_count)} groups)")
     heard = run.heartbeat_at or run.started_at or now
     if now - heard > SILENT_SECONDS * 1000:
         words.append(f"(last sign of life {(now - heard) // 1000} s ago)")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from haulage.cli.advice import advice
-from haulage.cli.exports import OUTPUT_HELP, keeper_of, notice_text, report
+from haulage.cli.exports import OUTPUT_HELP, grouping_facts, keeper_of, notice_text, report
 from haulage.cli.following import follow
 from haulage.cli.keeping import STANDARD_OUTPUT, place_meant
 from haulage.cli.opening import opened
@@ -29,7 +29,7 @@ from haulage.cli.terminal import (
 )
 from haulage.core.errors import Refused
 from haulage.exports.life import ExportLife, ExportRun
-from haulage.exports.show import show, show_failure
+from haulage.exports.show import show, show_failure, unit_of
 
 LIMIT_MAX = 1000
 
@@ -151,7 +151,8 @@ def show_run(run_id: str, config: Path, as_json: bool) -> int:
         ("parent", _parent(run)),
         ("asked by", f"{run.tenant}/{run.account}"),
         ("state", run.state + (f", {run.phase}" if run.phase and run.state == "running" else "")),
-        ("progress", f"{number(run.processed)} of {number(run.total)} rows"),
+        *grouping_facts(run),
+        ("progress", f"{number(run.processed)} of {number(run.total)} {unit_of(run).replace('_', ' ')}"),
         ("place", number(place)),
         ("requested", moment(run.requested_at)),
         ("started", moment(run.started_at)),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from haulage.config.commands import judge_command, judge_environment, read_command
 from haulage.config.faults import Faults, meant, shown
+from haulage.config.grouping import judge_grouping, read_dimensions, read_measures
 from haulage.config.kinds import ANY, BOOLEAN, COUNT, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
@@ -83,6 +84,8 @@ def _dataset(name: str, table: Table, base: BuildLimits, folder: Path) -> Datase
         policy_revision=table.read("policy_revision", TEXT, None),
         key=table.read("key", TEXTS, ()),
         order=table.read("order", TEXTS, ()),
+        dimensions=read_dimensions(table),
+        measures=read_measures(table),
         formats=table.read("formats", TEXTS, default.formats) if command is None else tuple(command.formats),
         on_worker_loss=loss,
         verify=verify,
@@ -173,6 +176,7 @@ def dataset_faults(dataset: Dataset, known: Known) -> list[str]:
         if not ORDER_TERM.fullmatch(term):
             faults.wrong(f"{path}.order", term, 'is no column with a direction; write "placed_at desc"')
     _judge_parallel(dataset, path, known, faults)
+    judge_grouping(dataset, path, faults)
     for parameter in dataset.parameters:
         _judge_parameter(parameter, f"{path}.parameters.{parameter.name}", faults)
     _judge_parent(dataset, known, path, faults)

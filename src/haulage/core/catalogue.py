@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from haulage.core.grouping import FUNCTIONS as FUNCTIONS  # noqa: PLC0414 - exported: of a measure
 from haulage.core.limits import BuildLimits
 from haulage.core.pages import PAGE_BYTES, PAGE_ROWS
 from haulage.core.parents import Parent
@@ -92,6 +93,34 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Dimension:
+    """What rows can be grouped by.
+
+    Args:
+        column: of the query, by its key.
+    """
+
+    name: str
+    column: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is measured of the rows of a group.
+
+    Args:
+        function: one of ``count count_distinct sum avg min max``.
+        column: of the query, by its key; None counts rows.
+    """
+
+    name: str
+    function: str
+    column: str | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """One thing that can be exported. See ``docs/datasets.md`` for what each member does."""
 
@@ -111,6 +140,8 @@ class Dataset:
     visible: str | None = None
     key: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    dimensions: tuple[Dimension, ...] = ()
+    measures: tuple[Measure, ...] = ()
     formats: tuple[str, ...] = ("csv",)
     on_worker_loss: Literal["fail", "rerun"] = "fail"
     verify: Literal["end", "full"] = "end"  # full: the finished file is read back from the disk

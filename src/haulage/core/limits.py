@@ -19,6 +19,8 @@ class BuildLimits:
     """What one build may use. Crossing one fails the run with its own code and leaves no file."""
 
     rows: int = 10_000_000  # rows_exceeded
+    groups: int = 1_000_000  # groups_exceeded; of a grouped export, before its subtotals
+    pivot_columns: int = 1_000  # pivot_columns_exceeded; column keys times measures of a wide pivot
     file_bytes: int = 128 * MIB  # bytes_exceeded; of the file on disk, after compression
     generation_seconds: float = 120  # generation_timeout; from the claim
     count_seconds: float = 10  # a count that takes longer leaves the total unknown; it is not a failure

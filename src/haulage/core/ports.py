@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar
 
+from haulage.core.grouping import Aggregate
 from haulage.core.lease import Held, Pulse
 from haulage.core.lifecycle import Lifecycle, Move
 from haulage.core.parents import ParentRef
@@ -394,6 +395,33 @@ class Snapshot(Protocol):
         """The rows as bytes in a profile of a format, made by the source itself; None where it cannot keep it exactly.
 
         The bytes are those that the format makes of ``batches``, or what its encoder makes those of (``TakesText``).
+        """
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether its statements can have several levels."""
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading, as a reading of its own: the dimensions in order, NULL last, then the aggregates.
+
+        Groups are by exact value: two values are one where the export would write them the same.
+
+        Args:
+            by: columns, by their keys; hidden ones too.
+            levels: places of ``by`` that rows are grouped by, each level by its own, where it has sets. Behind the
+                aggregates then stands which were not, as GROUPING() says it.
+            exact: sums of whole numbers of any size, where those of the source end somewhere.
+
+        Raises:
+            BuildFailed: ``source_failed`` for a column that is not there, or that cannot be added up.
         """
 
     @property

@@ -16,8 +16,13 @@ class Phase(StrEnum):
 
 
 class Progress(NamedTuple):  # not a dataclass: see core/reading.py
-    """Rows that stand in the file, of how many. ``total`` is None until it was measured."""
+    """Records that stand in the file, of how many. ``total`` is None until it was measured.
+
+    Args:
+        logical_count: of a grouped file, how many groups those records hold: rows without subtotals and totals.
+    """
 
     phase: str
     processed: int | None
     total: int | None
+    logical_count: int | None = None

@@ -6,7 +6,7 @@ a user waits for it: a dataclass takes a millisecond to define, and the module i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ class Reading(NamedTuple):
     declared: Mapping[str, tuple[str, str | None]]  # key -> header, type
     session: Mapping[str, str] = MappingProxyType({})  # what is set in the database for this transaction
     blanked: Mapping[str, str] = MappingProxyType({})  # key -> under which condition its cells are there, else NULL
+    limit: int | None = None  # rows at most, for one who looks at the first
     as_text: bool = False  # numbers as the source itself spells them: for a format in which all is text
 
 
@@ -60,3 +61,17 @@ class Measured(NamedTuple):
     sha256: str
     tail: bytes  # the last bytes on the disk, at most TAIL_BYTES
     etag: str | None = None  # what a store of objects must say of it, if it names bytes by their digest
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
+    taken: set[str] = set(names)
+    seen: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 2
+        while candidate in seen or (candidate != name and candidate in taken):
+            candidate, number = f"{name}_{number}", number + 1
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
-from haulage.exports.reading import reading_of
+from haulage.exports.reading import is_of_cells, reading_of
 from haulage.exports.revision import revision_in
 from haulage.formats import FORMATS
 from haulage.formats.compression import COMPRESSIONS
@@ -25,6 +25,7 @@ from haulage.formats.format import About, LooksFirst, TakesText, Unfit
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
     from haulage.core.ports import Batches, Sink, Snapshot, Source, Stream
     from haulage.core.reading import Measured, Reading
+    from haulage.exports.grouped import GroupedSnapshot
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
@@ -75,6 +76,7 @@ class Built(NamedTuple):
     etag: str | None
     complete: bool = True  # as far as its maker says
     policy_revision: str | None = None  # as a query answered in the snapshot
+    logical_count: int | None = None  # of a grouped file, how many groups it holds
 
 
 def build(
@@ -95,12 +97,15 @@ def build(
     """
     limits = order.plan["limits"]
     reading = reading_of(order.plan)._replace(as_text=order.format in TEXTUAL)
-    report(Progress(Phase.COUNTING, None, None))
-    with source.snapshot() as snapshot:
-        if snapshot.session is not None:
-            entered(snapshot.session)
+    report(Progress(Phase.AGGREGATING if "grouped" in order.plan else Phase.COUNTING, None, None))
+    with source.snapshot() as read:
+        if read.session is not None:
+            entered(read.session)
         policy = order.plan.get("policy", {})
-        revision = revision_in(snapshot, policy, reading.session) if "sql" in policy else None
+        revision = revision_in(read, policy, reading.session) if "sql" in policy else None
+        groups = _groups(order, read) if "grouped" in order.plan else None
+        snapshot = groups or read
+        report = groups.reporting(report) if groups else report
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -132,7 +137,15 @@ def build(
         sha256=measured.sha256,
         etag=measured.etag,
         policy_revision=revision,
+        logical_count=None if groups is None else groups.groups,
     )
+
+
+def _groups(order: BuildOrder, snapshot: Snapshot) -> GroupedSnapshot:
+    """The groups of a snapshot; only a child that groups loads what does that."""
+    from haulage.exports.grouped import GroupedSnapshot
+
+    return GroupedSnapshot(snapshot, order.plan["grouped"], order.plan["limits"], cells=is_of_cells(order.format))
 
 
 class _File:

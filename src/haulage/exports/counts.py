@@ -8,9 +8,11 @@ from typing import Any
 
 from haulage.core.catalogue import Dataset
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.grouping import Grouped
 from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
-from haulage.core.ports import Source
+from haulage.core.ports import Snapshot, Source
+from haulage.core.reading import Reading
 from haulage.core.requester import Requester
 from haulage.exports.columns import as_refusal
 from haulage.exports.parameters import Resolved
@@ -77,16 +79,25 @@ def counts_of_source(
     """
     try:
         with open_source().snapshot() as snapshot:
-            visible = snapshot.count(reading_of(plan), seconds, given_up=given_up)
+            visible = snapshot.count(_counted(snapshot, plan), seconds, given_up=given_up)
             if visible is None:
                 raise Refused("count_timeout", retry_after=RETRY_SECONDS)
             everything: int | None = visible
             if plan["visible"] is not None and everybody:
-                everything = snapshot.count(reading_of({**plan, "visible": None}), seconds, given_up=given_up)
+                unseen = {**plan, "visible": None}
+                everything = snapshot.count(_counted(snapshot, unseen), seconds, given_up=given_up)
             all_of_it = None
             if population is not None:
-                all_of_it = snapshot.count(reading_of(population), seconds, given_up=given_up)
+                all_of_it = snapshot.count(_counted(snapshot, population), seconds, given_up=given_up)
     except BuildFailed as failed:
         raise as_refusal(failed) from failed
     output = everything if everybody else None
     return Counts(output, visible, snapshot.at, all_of_it, all_of_it is not None)
+
+
+def _counted(snapshot: Snapshot, plan: Mapping[str, Any]) -> Reading:
+    """What is counted: rows, or the groups that a grouped export finds by the same statement."""
+    reading = reading_of(plan)
+    if "grouped" not in plan:
+        return reading
+    return snapshot.grouped(reading, [each.column for each in Grouped.from_plan(plan["grouped"]).dimensions], ())

@@ -170,7 +170,8 @@ class ExportSweep:
             values["failure_code"] = "generation_timeout"
         elif move is ExportLife.rerun:
             values |= {"claim_by": After(self._limits.queue_seconds), "finish_by": None, "started_at": None}
-            values |= {"heartbeat_at": None, "updated_at": None, "processed": None, "total": None}
+            values |= {"heartbeat_at": None, "updated_at": None}
+            values |= dict.fromkeys(("processed", "total", "logical_count"))
         self._store.exports.settle(held, move, values, now=now)
         self._observe(events.RunSettled("export", held.id, move.name, move.target, values.get("failure_code")))
         report.lost += move is ExportLife.lose

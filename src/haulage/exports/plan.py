@@ -15,10 +15,12 @@ from haulage.core.binds import bound_names
 from haulage.core.catalogue import Command, Dataset
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused, pointer_to
+from haulage.core.grouping import Grouped
 from haulage.core.limits import ExportLimits
 from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
 from haulage.core.requester import Requester
+from haulage.exports.grouping import NOT_GROUPED, Grouping, grouped_of
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.offered import format_of
 from haulage.exports.parameters import Resolved, resolve_parameters
@@ -37,11 +39,13 @@ class Asked:
     compression: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     parent: str | int | None = None
+    grouping: Grouping = NOT_GROUPED
 
     def digest(self) -> str:
         """SHA-256 of everything asked; an idempotency key stands for it."""
         parts = [self.dataset, self.format, self.parameters, self.columns, self.compression, self.options]
-        return _digest(parts if self.parent is None else [*parts, str(self.parent)])
+        parts += [] if self.parent is None else [str(self.parent)]
+        return _digest(parts if self.grouping == NOT_GROUPED else [*parts, asdict(self.grouping)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Wish:
     compression: str | None
     columns: tuple[str, ...] | None
     parent: ParentRef | None = None
+    grouped: Grouped | None = None
+    grouping: Grouping = NOT_GROUPED
 
 
 def check(
@@ -95,6 +101,11 @@ def check(
         offered = f"one of {', '.join(compressions)}, or null" if compressions else "null"
         faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write {offered}"))
     faults += _column_faults(asked.columns)
+    grouped: Grouped | None = None
+    try:
+        grouped = grouped_of(dataset, asked.grouping, asked.columns)
+    except Refused as refused:
+        faults.extend(refused.faults)
     faults = [*found, *(each for each in faults if not _is_said(each, found))]
     if faults or resolved is None or fmt is None:
         raise Refused("invalid", faults=faults)
@@ -103,9 +114,11 @@ def check(
         raise Refused("library_missing", missing)
     if asked.compression is not None and (missing := COMPRESSIONS[asked.compression].missing()):
         raise Refused("library_missing", missing)
-    columns = None if asked.columns is None else tuple(asked.columns)
+    columns = None if asked.columns is None or grouped is not None else tuple(asked.columns)
     sql = query_of(dataset, resolved, evaluate_seconds)
-    return Wish(dataset, resolved, sql, asked.format, options, asked.compression, columns, parent)
+    return Wish(
+        dataset, resolved, sql, asked.format, options, asked.compression, columns, parent, grouped, asked.grouping
+    )
 
 
 def _is_said(fault: Fault, found: Sequence[Fault]) -> bool:
@@ -145,7 +158,7 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
     dataset, resolved = wish.dataset, wish.resolved
     build = dataset.limits or limits.build
     parent = wish.parent
-    plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns, parent)
+    plan = freeze(dataset, wish.sql, resolved, requester, now, wish.columns, parent, wish.grouped)
     plan |= code_of(dataset, wish.format)
     plan["limits"] = {
         "rows": build.rows,
@@ -153,12 +166,17 @@ def draft(requester: Requester, wish: Wish, run_id: str, now: int, limits: Expor
         "sort_bytes": build.sort_bytes,
         "memory_bytes": build.memory_bytes,
     }
+    if wish.grouped is not None:
+        plan["limits"] |= {"groups": build.groups, "pivot_columns": build.pivot_columns}
+        plan["asked"] = {"columns": [each.key for each in wish.grouped.measures], **asdict(wish.grouping)}
     digest = dataset.digest(wish.sql)
     binds = {name: value for name, value in plan["binds"].items() if name != "as_of"}  # DECISIONS 19
     who = [requester.tenant, requester.account, sorted(requester.grants)]
     decides = [who, digest, binds, wish.columns, wish.format, dict(wish.options), wish.compression]
     if parent is not None:
         decides.append([parent.kind, parent.id])
+    if wish.grouped is not None:
+        decides.append(wish.grouped.to_plan())
     return ExportRun(
         id=run_id,
         tenant=requester.tenant,
@@ -193,6 +211,7 @@ def freeze(
     as_of: int,
     columns: Sequence[str] | None,
     parent: ParentRef | None = None,
+    grouped: Grouped | None = None,
 ) -> dict[str, Any]:
     """What the row keeps, so that the worker runs what was accepted."""
     above = {} if parent is None else {BIND: parent}
@@ -211,14 +230,15 @@ def freeze(
         },
         "verify": dataset.verify,
         "formats": list(dataset.formats),  # offered where the chosen one cannot hold the rows
-        "order_fixed": bool(dataset.key or dataset.command),  # an order alone leaves ties open
+        "order_fixed": bool(dataset.key or dataset.command or grouped),  # an order alone leaves ties open
         "visible": dataset.visible,
         "hidden": list(dataset.hidden),
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
         **({"blanked": dict(dataset.blanked)} if dataset.blanked else {}),
-        **({"parallel": dataset.parallel} if dataset.parallel > 1 else {}),
+        **({"parallel": dataset.parallel} if dataset.parallel > 1 and grouped is None else {}),
+        **({"grouped": grouped.to_plan()} if grouped is not None else {}),
         **({"session": session_of(dataset, binds)} if dataset.session else {}),
         **({"policy": policy_of(dataset, requester)} if dataset.policy_revision is not None else {}),
     }

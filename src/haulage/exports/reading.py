@@ -7,6 +7,13 @@ from typing import Any
 
 from haulage.core.reading import Reading
 
+AS_CELLS = ("json", "ndjson")  # formats in which a pivot is a list of cells; in others it is a wide table
+
+
+def is_of_cells(format: str) -> bool:
+    """Say whether a format has a pivot as a list of cells, and not as a wide table."""
+    return format in AS_CELLS
+
 
 def reading_of(plan: Mapping[str, Any]) -> Reading:
     """A frozen plan as a source gets it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -25,12 +25,15 @@ from haulage.exports.access import Standing, access_dataset, access_file, access
 from haulage.exports.columns import Columns
 from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host, counts_of_source
 from haulage.exports.gone import Gone, let_go
+from haulage.exports.grouping import Grouping, grouped_of
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
+from haulage.exports.offered import formats_of
 from haulage.exports.parameters import Resolved, population_of, resolve_parameters
 from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
 from haulage.exports.policies import Policies
+from haulage.exports.preview import ROWS_MAX, Preview, preview_of
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 LOST = {"failure_code": "artifact_lost", "expires_at": None}
@@ -90,6 +93,9 @@ class Exports:
         columns: Sequence[str] | None = None,
         compression: str | None = None,
         options: Mapping[str, str] | None = None,
+        group_by: Sequence[str] | None = None,
+        subtotals: str | Sequence[Sequence[str]] | None = None,
+        pivot: Sequence[str] | None = None,
         parent: str | int | None = None,
         idempotency_key: str | None = None,
     ) -> ExportRun:
@@ -98,7 +104,12 @@ class Exports:
         Args:
             requester: who asks; frozen into the run.
             parameters: conditions by name, as JSON values or as text.
-            columns: keys of the columns to write, in this order; None writes every visible one.
+            columns: keys of the columns to write, in this order; None writes every visible one. Of a grouped export,
+                names of its measures.
+            group_by: names of dimensions.
+            subtotals: ``total``, ``rollup``, ``cube``, or the levels that are added up, each as the dimensions that
+                stay; ``[]`` is the grand total.
+            pivot: those of ``group_by`` that go across.
             parent: id of what the export belongs to, where its dataset has parents.
             idempotency_key: the same key with the same request gives the same run for a day.
 
@@ -110,7 +121,16 @@ class Exports:
             >>> run.state == "queued"
             True
         """
-        asked = Asked(dataset, format, dict(parameters or {}), columns, compression, dict(options or {}), parent)
+        asked = Asked(
+            dataset,
+            format,
+            dict(parameters or {}),
+            columns,
+            compression,
+            dict(options or {}),
+            parent,
+            Grouping(group_by, subtotals, pivot),
+        )
         return self.accept(requester, asked, idempotency_key=idempotency_key).run
 
     def accept(
@@ -167,7 +187,7 @@ class Exports:
         except Refused as refused:
             if refused.code != "invalid":
                 raise
-            more = self._columns.faults(dataset, asked.columns)
+            more = self._columns.faults(dataset, asked.columns if asked.grouping.group_by is None else None)
             raise Refused("invalid", faults=[*refused.faults, *more]) from None
         self._columns.check(wish, requester)
         return wish
@@ -310,6 +330,7 @@ class Exports:
         dataset: str,
         parameters: Mapping[str, Any] | None = None,
         *,
+        group_by: Sequence[str] | None = None,
         parent: str | int | None = None,
         population: bool = False,
         given_up: Callable[[], bool] | None = None,
@@ -319,6 +340,7 @@ class Exports:
         ``output_count`` is None unless the requester holds ``counts.all`` (DECISIONS 23).
 
         Args:
+            group_by: count the groups of these dimensions, which are the regular rows of a grouped export.
             population: count as well what there is with every parameter at its default, where each has one.
             given_up: asked while it is counted; true ends the statement, as nobody waits for the answer.
 
@@ -330,6 +352,7 @@ class Exports:
         if whose is not None:
             self.parents.admit(requester, whose)
         resolved = resolve_parameters(declared, parameters or {})
+        grouped = grouped_of(declared, Grouping(group_by))
         seconds = (declared.limits or self._limits.build).count_seconds
         without = population_of(declared) if population else None
         if not declared.of_source:
@@ -337,7 +360,7 @@ class Exports:
 
         def planned(resolved: Resolved) -> dict[str, Any]:
             sql = query_of(declared, resolved, self._doors.evaluate_seconds)
-            return freeze(declared, sql, resolved, requester, self._store.now(), None, whose)
+            return freeze(declared, sql, resolved, requester, self._store.now(), None, whose, grouped)
 
         return counts_of_source(
             partial(self._open_source, declared.source),
@@ -347,6 +370,41 @@ class Exports:
             given_up=given_up,
             population=None if without is None else planned(without),
         )
+
+    def preview(
+        self,
+        requester: Requester,
+        asked: Asked,
+        *,
+        rows: int = 20,
+        given_up: Callable[[], bool] | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> Preview:
+        """The first rows of what an export would write, read now in one read transaction, by the plan of the export.
+
+        Args:
+            asked: as for an export; format, compression and options do not matter.
+            given_up: as for ``counts``.
+
+        Raises:
+            Refused: as for a request, ``count_timeout`` and ``preview_exceeded``.
+        """
+        declared = access_dataset(self._catalogue, asked.dataset, requester)
+        whose = self.parents.read(declared, asked.parent, "/query/parent")
+        if whose is not None:
+            self.parents.admit(requester, whose)
+        if not declared.of_source:
+            why = "code of the application makes its rows; there is no preview of them"
+            raise Refused("invalid", faults=[*faults, Fault("/path/name", why)])
+        able = next((each.name for each in formats_of(declared) if each.missing() is None), declared.formats[0])
+        asked = replace(asked, format=able, compression=None, options={})
+        wish = self._check(asked, declared, requester, faults, whose)
+        plan = freeze(
+            declared, wish.sql, wish.resolved, requester, self._store.now(), wish.columns, whose, wish.grouped
+        )
+        build = declared.limits or self._limits.build
+        opened = partial(self._open_source, declared.source)
+        return preview_of(opened, plan, min(rows, ROWS_MAX), build.count_seconds, build.sort_bytes, given_up)
 
     # -- ending ------------------------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ from typing import Any
 from haulage.core.clock import rfc3339
 from haulage.core.errors import CATALOGUE
 from haulage.exports.life import ExportRun
+from haulage.exports.reading import is_of_cells
 from haulage.exports.stored import Unreadable
 
 
 def show(run: ExportRun, *, token: str | None = None, queue_position: int | None = None) -> dict[str, Any]:
     """The public representation; nothing in it names a path, SQL or another account."""
     ready = run.state == "ready"
+    asked = run.plan.get("asked", {})  # of a grouped export
     return {
         "id": run.id,
         "token": token,
@@ -25,16 +27,17 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "compression": run.compression,
         "options": _known(run.options),
         "parameters": _known(run.parameters),
-        "columns": run.plan.get("columns"),
+        "columns": asked.get("columns", run.plan.get("columns")),
+        **{name: asked.get(name) for name in ("group_by", "subtotals", "pivot")},
         "state": run.state,
         "phase": run.phase if run.state == "running" else None,
         "cancel_requested_at": rfc3339(run.cancel_requested_at),
         "progress": {
             "processed": run.processed,
             "total": run.total,
-            "unit": "rows",
-            "logical_count": None,
-            "logical_count_unit": None,
+            "unit": unit_of(run),
+            "logical_count": run.logical_count,
+            "logical_count_unit": "regular_result_rows" if asked.get("group_by") else None,
         },
         "queue_position": queue_position,
         "revision": run.revision,
@@ -50,6 +53,11 @@ def show(run: ExportRun, *, token: str | None = None, queue_position: int | None
         "notices": [dict(notice) for notice in run.notices],
         "failure": show_failure(run),
     }
+
+
+def unit_of(run: ExportRun) -> str:
+    """What is counted as processed."""
+    return "pivot_cells" if run.plan.get("asked", {}).get("pivot") and is_of_cells(run.format) else "rows"
 
 
 def _known(stored: Mapping[str, Any]) -> dict[str, Any] | None:

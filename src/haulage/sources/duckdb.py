@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
 from haulage.sources.duckdb_lines import LineStream, field, line_of
 from haulage.sources.duckdb_session import STATEMENT_SECONDS, Interrupted, Session, connect
 from haulage.sources.duckdb_types import Kind, Reader, kind_of, read, sized
+from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.query import (
     WRAP,
     Name,
@@ -28,7 +29,6 @@ from haulage.sources.query import (
     columns_of,
     order_by,
     quoted,
-    unique_names,
     unknown_names,
     unquoted,
     with_values,
@@ -36,6 +36,7 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
 
 BATCH_ROWS = 256
@@ -87,6 +88,7 @@ class DuckdbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
     session = None
+    has_sets = True
 
     def __init__(self, session: Session) -> None:
         """Take a session in a read transaction."""
@@ -122,10 +124,35 @@ class DuckdbSnapshot:
             self._known = reading, dict(zip(names, map(kind_of, types), strict=True))
         return self._known[1]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
         names = list(self._kinds(reading))
         listed = ", ".join(quoted(name.inside) for name in names)
-        return wrapped(reading, what, self._bound(reading), names, f"{WRAP} ({listed})")
+        return wrapped(reading, what, bound or self._bound(reading), names, f"{WRAP} ({listed})")
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``."""
+        kinds = self._kinds(reading)
+
+        def key(name: Name) -> Value:
+            kind, column = kinds[name], f"{WRAP}.{quoted(name.inside)}"
+            return Value(kind.written(column) if kind.foreign or kind.type == "json" else column)
+
+        def number(name: Name) -> Sum:
+            kind, column = kinds[name], f"{WRAP}.{quoted(name.inside)}"
+            if kind.type not in SUMMED:
+                raise not_summed(name, kind.type or kind.native)
+            return Sum(f"{column}::double" if kind.type == "float" else column)
+
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""

@@ -14,8 +14,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
 from haulage.sources.blanking import conditions
+from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
 from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
@@ -27,14 +28,15 @@ from haulage.sources.query import (
     columns_of,
     order_by,
     seen,
-    unique_names,
     unknown_names,
     unquoted,
     with_values,
 )
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
@@ -160,6 +162,8 @@ WHOLE = Kind(8, 20, 0, is_binary=True)  # a whole number
 class MariadbSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
+    has_sets = False
+
     def __init__(self, session: Session) -> None:
         """Take a session in a read transaction."""
         self._session = session
@@ -200,15 +204,42 @@ class MariadbSnapshot:
             self._known = reading, kinds
         return self._known[1]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
-        names = list(self._kinds(reading))
-        sql, named = f"(\n{self._bound(reading)(bare(reading))}\n)", ""
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
+        names, bound = list(self._kinds(reading)), bound or self._bound(reading)
+        sql, named = f"(\n{bound(bare(reading))}\n)", ""
         if all(name.own == name.inside for name in names):
             query = f"{sql} as {WRAP}"
         else:
             query, listed = WRAP, ", ".join(_quoted(name.inside) for name in names)
             named = f"with {WRAP} ({listed}) as {sql} "
-        return f"{named}select {what} from {seen(reading, query, self._bound(reading), names, _quoted)}"
+        return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
+        kinds = self._kinds(reading)
+
+        def key(name: Name) -> Value:
+            column = f"{WRAP}.{_quoted(name.inside)}"
+            if not kinds[name].is_text or kinds[name].is_binary:
+                return Value(column)
+            return Value(f"cast(convert({column} using utf8mb4) as binary)", "convert({} using utf8mb4)")
+
+        def number(name: Name) -> Sum:
+            kind, column = kinds[name], f"{WRAP}.{_quoted(name.inside)}"
+            if kind.known[0] not in SUMMED:
+                raise not_summed(name, kind.known[0] or kind.known[1])
+            return Sum(f"{column} + 0" if kind.number == _BIT else kind.written(column))
+
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""
@@ -226,6 +257,15 @@ class MariadbSnapshot:
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.mariadb_advice import MariadbFacts
+
+        sql, _ = self._selected(reading)
+        facts = MariadbFacts(self._session, sql, reading.binds)
+        return advised(reading, list(self._kinds(reading)), facts, _quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

@@ -145,6 +145,12 @@ class PagesSnapshot:
             road.go_on(page.cursor, rows)
             cursor = page.cursor
 
+    has_sets = False
+
+    def grouped(self, reading: Reading, *_of_queries: Any, **_more: Any) -> Reading:
+        """Only the rows of a query are grouped; the configuration refuses it."""
+        raise BuildFailed("source_failed", cause="rows of a page function are not grouped")
+
     def stream(self, _reading: Reading, _profile: str) -> None:
         """None: a function makes no files."""
 

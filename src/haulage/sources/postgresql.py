@@ -17,7 +17,9 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
+from haulage.sources.postgresql_grouping import key_of, ordered, summed
 from haulage.sources.postgresql_parallel import Rows, in_order, parts_of
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
 from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
@@ -32,7 +34,6 @@ from haulage.sources.query import (
     order_by,
     order_term,
     quoted,
-    unique_names,
     unknown_names,
     unquoted,
     with_values,
@@ -40,7 +41,9 @@ from haulage.sources.query import (
 )
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
 
@@ -101,6 +104,8 @@ class PostgresqlSource:
 class PostgresqlSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
+    has_sets = True
+
     def __init__(self, sessions: Sequence[Session], wanted: int) -> None:
         """Take the sessions that see it, of the so many that were wanted; the first does all but reading rows."""
         session = sessions[0]
@@ -151,11 +156,35 @@ class PostgresqlSnapshot:
         rows = [[(found.get_value(row, at) or b"").decode() for at in range(3)] for row in range(found.ntuples)]
         return [kind_of(int(oid), native, category) for oid, native, category in rows]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
         kinds, wrap = self._kinds(reading), WRAP
         if any(name.own != name.inside for name in kinds):
             wrap += f" ({', '.join(quoted(name.inside) for name in kinds)})"
-        return wrapped(reading, what, self._bound(reading), list(kinds), wrap)
+        return wrapped(reading, what, bound or self._bound(reading), list(kinds), wrap)
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``. Sums of whole numbers and decimals are numeric."""
+        kinds = self._kinds(reading)
+
+        def value(name: Name) -> tuple[Kind, str, str | None]:
+            declared = reading.declared.get(name.key, ("", None))[1]
+            return kinds[name], f"{WRAP}.{quoted(name.inside)}", declared
+
+        spoken = Spoken(
+            rows=lambda what: self._wrapped(reading, what, str),
+            key=lambda name: Value(key_of(*value(name))),
+            number=lambda name: Sum(summed(name, *value(name))),
+            ordered=lambda name: Value(ordered(*value(name))),
+        )
+        return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
     def _selected(self, reading: Reading) -> tuple[Rows, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""
@@ -184,6 +213,15 @@ class PostgresqlSnapshot:
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.postgresql_advice import PostgresqlFacts
+
+        rows, _ = self._selected(reading)
+        facts = PostgresqlFacts(self._session, rows.whole, reading.binds)
+        return advised(reading, list(self._kinds(reading)), facts, quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

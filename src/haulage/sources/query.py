@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from haulage.core.binds import rewrite_names, statements
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
 from haulage.sources.blanking import blanked, faulty
 
 WRAP = "haulage_query"  # what the query is called inside its wrap
@@ -174,12 +174,13 @@ def columns_of(
 
 
 def order_by(reading: Reading, names: Sequence[Name], prefix: str = "", quoted: Callable[[str], str] = quoted) -> str:
-    """What stands after all that; each name with the prefix before it, and quoted as the database has it."""
+    """The order, and how many rows; each name with the prefix before it, and quoted as the database has it."""
     terms = []
     for term in reading.order:
         name, direction = order_term(term, names)
         terms.append(prefix + quoted(name.inside) + direction)
-    return "\norder by " + ", ".join(terms) if terms else ""
+    ordered = "\norder by " + ", ".join(terms) if terms else ""
+    return ordered if reading.limit is None else f"{ordered}\nlimit {reading.limit}"
 
 
 def order_term(term: str, names: Sequence[Name]) -> tuple[Name, str]:
@@ -198,20 +199,6 @@ def unknown_names(reading: Reading, names: Sequence[Name]) -> list[str]:
     """Columns that a dataset declares and its query does not have, as sentences."""
     known = {name.key for name in names}
     return [f"columns: the query has no column {name!r}" for name in reading.declared if name not in known]
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Names without duplicates: ``a, a`` becomes ``a, a_2`` (DECISIONS 18)."""
-    taken: set[str] = set(names)
-    seen: set[str] = set()
-    unique = []
-    for name in names:
-        candidate, number = name, 2
-        while candidate in seen or (candidate != name and candidate in taken):
-            candidate, number = f"{name}_{number}", number + 1
-        seen.add(candidate)
-        unique.append(candidate)
-    return unique
 
 
 def without_values(words: str, binds: Mapping[str, object] | None = None) -> str:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from haulage.core.binds import rewrite_identifiers, rewrite_names
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading
+from haulage.core.reading import Column, Reading, unique_names
+from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
 from haulage.sources.query import (
+    WRAP,
     Name,
     bare,
     checked,
@@ -28,14 +30,16 @@ from haulage.sources.query import (
     mended,
     order_by,
     quoted,
-    unique_names,
     unknown_names,
     wrapped,
 )
+from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, teach_sums
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
+    from haulage.core.grouping import Aggregate
     from haulage.core.ports import Batches
+    from haulage.sources.advice import Advice
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold
@@ -96,6 +100,7 @@ class SqliteSnapshot:
     """One read transaction; implements ``core.ports.Snapshot``."""
 
     session = None
+    has_sets = False
 
     def __init__(self, connection: sqlite3.Connection, at: int) -> None:
         """Take a connection in a read transaction."""
@@ -117,6 +122,7 @@ class SqliteSnapshot:
 
     def _names(self, reading: Reading) -> list[Name]:
         """Every column of the query; LIMIT 0 keeps it from running."""
+        self._teach(reading)
         sql = f"select * from (\n{_listed(bare(reading), reading)}\n) limit 0"
         with told(reading.binds):
             cursor = self._connection.execute(sql, _binds(reading))
@@ -125,11 +131,43 @@ class SqliteSnapshot:
         own = _own_names(inside, reading.sql)
         return [Name(*names) for names in zip(unique_names(own), own, inside, strict=True)]
 
-    def _wrapped(self, reading: Reading, what: str) -> str:
+    def _wrapped(self, reading: Reading, what: str, bound: Callable[[str], str] | None = None) -> str:
+        self._teach(reading)
         self._refuse_text_in_double_quotes(reading)
-        return wrapped(
-            reading, what, lambda sql: _listed(sql, reading), self._names(reading) if reading.blanked else ()
-        )
+        names = self._names(reading) if reading.blanked else ()
+        return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)), names)
+
+    def grouped(
+        self,
+        reading: Reading,
+        by: Sequence[str],
+        aggregates: Sequence[Aggregate],
+        levels: Sequence[Sequence[int]] | None = None,
+        *,
+        exact: bool = False,
+    ) -> Reading:
+        """The groups of a reading; see ``core.ports.Snapshot``."""
+        collated = " collate binary" if self._has_collations(reading) else ""
+
+        def key(name: Name) -> Value:
+            return Value(f"{WRAP}.{quoted(name.inside)}{collated}")
+
+        def number(name: Name) -> Sum:
+            is_exact = exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
+            return Sum(f"{WRAP}.{quoted(name.inside)}", EXACT_SUM if is_exact else NUMBER_SUM)
+
+        spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
+        return grouped_reading(reading, self._names(reading), by, aggregates, spoken, levels)
+
+    def _has_collations(self, reading: Reading) -> bool:
+        """Whether any text might be compared otherwise than by its bytes; to say that it is not takes a while a row."""
+        with told():
+            (found,) = self._connection.execute("SELECT max(sql LIKE '%collate%') FROM sqlite_schema").fetchone()
+        return bool(found) or "collate" in reading.sql.lower()
+
+    def _teach(self, reading: Reading) -> None:
+        if EXACT_NAME in reading.sql:  # groups of this snapshot, or of another
+            teach_sums(self._connection)
 
     def _refuse_text_in_double_quotes(self, reading: Reading) -> None:
         """Refuse a name in double quotes that is no column: SQLite takes it for text, and ``"tenat" <> :a`` is true.
@@ -167,6 +205,16 @@ class SqliteSnapshot:
         except BuildFailed as failed:
             return [*found, f"the query fails: {failed.cause or failed.detail}"]
         return found + unknown_names(reading, names)
+
+    def advice(self, reading: Reading) -> list[Advice]:
+        """What indexes a query lacks; see ``advice.Advises``."""
+        from haulage.sources.advice import advised
+        from haulage.sources.sqlite_advice import SqliteFacts
+
+        names = self._names(reading)
+        sql = self._wrapped(reading, "*") + order_by(reading, names)
+        with told(reading.binds):
+            return advised(reading, names, SqliteFacts(self._connection, sql, _binds(reading)), quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 

@@ -32,7 +32,6 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -43,7 +42,7 @@ from haulage.core.ports import Terms
 from haulage.stores.database import Database, Refusal
 from haulage.stores.dialect import Instant
 from haulage.stores.moves import guard_of
-from haulage.stores.queue import Queue, in_state, still_in
+from haulage.stores.queue import ONE, Queue, in_state, still_in
 from haulage.stores.tables import SCHEMA_VERSION, facts, gates, pools
 
 Write = Callable[[DBAPIConnection, Mapping[str, Any], str, int], bool]  # the claim's move, under its guard
@@ -65,8 +64,8 @@ class Admission(Protocol):
 class Claimer(Protocol):
     """One way to claim."""
 
-    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
-        """Claim a run and give its columns as they are now; None when there is none, or it has to wait."""
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Any | None:
+        """Claim a run and give its record as it is now; None when there is none, or it has to wait."""
 
 
 def not_too_old() -> ColumnElement[bool]:
@@ -84,6 +83,7 @@ class Claims:
         table: Table,
         claim: Move,
         columns: Sequence[Column[Any]],
+        record: Callable[..., Any],
         admission: Admission,
         write: Write,
     ) -> None:
@@ -92,6 +92,7 @@ class Claims:
         self._table = table
         self._move = claim
         self._columns = columns
+        self._record = record  # of all columns
         self._admission = admission
         self._write = write
         self._queue = Queue(table, claim)
@@ -110,9 +111,9 @@ class Claims:
         c = self._table.c
         return {
             "state": literal_column(f"'{self._move.target}'"),
-            "revision": c.revision + 1,
+            "revision": c.revision + ONE,
             "worker": bindparam("worker"),
-            "claim_no": c.claim_no + 1,
+            "claim_no": c.claim_no + ONE,
             "started_at": now,
             "heartbeat_at": now,
             "updated_at": null(),
@@ -129,7 +130,7 @@ class ClaimAlone(Claims):
         self._next = self._database.prepare(lambda: self._candidate(self._queue.next()))
         self._only = self._database.prepare(lambda: self._candidate(self._queue.only()))
 
-    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Any | None:
         """Read the candidate with all that decides, and write it."""
         asked = {"slots": terms.slots, "tenant_running": terms.tenant_running}
         with self._database.write_prepared(tx) as driver:
@@ -151,7 +152,7 @@ class ClaimAlone(Claims):
         # What was read and what was written make the row as it is now: nobody else writes in between.
         kept = dict(zip(self._names, row, strict=False)) | values
         kept |= {"state": self._target, "revision": row.revision + 1}
-        return [kept[name] for name in self._names]
+        return self._record(*[kept[name] for name in self._names])
 
     def _no_numbers(self, row: Any) -> list[str]:
         kept = ((column, getattr(row, column.name)) for column in self._columns if isinstance(column.type, Integer))
@@ -215,12 +216,12 @@ class ClaimInOne(Claims):
     def _prepare(self) -> None:
         self._gates = _Gates(self._database, self._table, self._move)
         self._looks = {
-            (only, waited): self._database.prepare(partial(self._look, only=only, from_head=not waited))
+            (only, waited): self._database.prepare(partial(self._look, only=only, waited=waited), self._record)
             for only in (False, True)
             for waited in (False, True)
         }
 
-    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Any | None:
         """Look once without waiting for anybody; then, if that found nothing, with the locks in hand."""
         asked = asked_of(terms, now) | {
             "slots": terms.slots,
@@ -233,49 +234,47 @@ class ClaimInOne(Claims):
         if tx is None:
             try:
                 with self._database.write_prepared(one=True) as driver:
-                    row = self._looks[only, False].first(driver, asked)
+                    run = self._looks[only, False].first(driver, asked)
             except Refusal:  # Two took the same slot, and the unique column kept the limit.
-                row = None
-            if row is not None:
-                return row  # type: ignore[no-any-return]
+                run = None
+            if run is not None:
+                return run
         with self._database.write_prepared(tx) as driver:
             if self._gates.lock(driver, terms) is None:
                 return None
             self._gates.lock_pool(driver)
-            return self._looks[only, True].first(driver, asked)  # type: ignore[no-any-return]
+            return self._looks[only, True].first(driver, asked)
 
-    def _look(self, *, only: bool, from_head: bool) -> Update:
-        """Pick gate, run and pool, each in a CTE and each looked for by what the one before it found.
+    def _look(self, *, only: bool, waited: bool) -> Update:
+        """Pick the gate, then the run with all that decides, each in a CTE.
 
-        As a plain subquery with LIMIT the pick could be run more than once, and change more rows than one. From the
-        head on, because what was claimed before it leaves dead entries at the front of the index as long as somebody
-        holds an old snapshot.
+        As a plain subquery with LIMIT the pick could be run more than once, and change more rows than one. Who waited
+        takes the first that nobody holds; else the head is looked for by its id, past the dead entries that are at the
+        front of the queue's index as long as somebody holds an old snapshot.
         """
-        e, c, q = self._table, self._table.c, self._table.alias("q")
-        now = self.now()
+        e, q = self._table, self._table.alias("q")
         gate = self._gates.open(only=only, skip=True).cte("gate")
-        picked = select(q.c.id).where(q.c.tenant == value_of(gate.c.tenant))
+        free_slot = self._queue.free_slot().label("free_slot")
+        now, figures = self.now().label("now"), (pools.c.stored_bytes, pools.c.reserved_bytes)
+        picked = select(q.c.id, free_slot, now, *figures).where(pools.c.flow == literal_column(f"'{e.name}'", String))
         if only:
-            picked = picked.where(q.c.id == bindparam("only"), still_in(q, self._move.source))
+            picked = picked.where(q.c.id == bindparam("only"), q.c.tenant == value_of(gate.c.tenant))
+        elif not waited:
+            picked = picked.where(q.c.id == value_of(gate.c.head_id))
         else:
-            picked = picked.where(in_state(q, self._move.source)).order_by(q.c.requested_at, q.c.id)
-        if from_head and not only:
-            picked = picked.where(
-                tuple_(q.c.requested_at, q.c.id) >= tuple_(value_of(gate.c.head_at), value_of(gate.c.head_id))
-            )
-        run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=q).cte("picked")
-        named = select(literal_column(f"'{e.name}'", String)).select_from(run).scalar_subquery()
-        pool = select(pools.c.stored_bytes, pools.c.reserved_bytes).where(pools.c.flow == named)
-        # Passed over as well: who waits here writes a slot that somebody took and gives back meanwhile, and waits for
-        # the one who gives it back, who waits for the gate.
-        pool_row = pool.with_for_update(skip_locked=True).cte("pool")
-        slot = select(self._queue.free_slot().label("free_slot")).cte("slot").prefix_with("materialized")
-        fits, admitted = self._admission.admitted(e, pool_row, now)
+            picked = picked.where(q.c.tenant == value_of(gate.c.tenant), in_state(q, self._move.source))
+            picked = picked.order_by(q.c.requested_at, q.c.id)
+        if only or not waited:
+            picked = picked.where(still_in(q, self._move.source))
+        # The pool is passed over as well: who waits here writes a slot that somebody took and gives back meanwhile, and
+        # waits for the one who gives it back, who waits for the gate.
+        run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=[q, pools]).cte("picked")
+        fits, admitted = self._admission.admitted(e, run, run.c.now)
         return (
             update(e)
             # By the value and not by a join, for which the planner may read every waiting run.
-            .where(c.id == value_of(run.c.id), *guard_of(e, self._move), slot.c.free_slot.is_not(None), fits)
-            .values(slot=slot.c.free_slot, **self.claimed(now), **admitted)
+            .where(e.c.id == value_of(run.c.id), *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
+            .values(slot=run.c.free_slot, **self.claimed(run.c.now), **admitted)
             .returning(*self._columns)
         )
 
@@ -298,9 +297,9 @@ class ClaimInSteps(Claims):
             return wanted.limit(literal_column("1")).with_for_update(skip_locked=True)
 
         self._candidates = {only: database.prepare(partial(candidate, only=only)) for only in (False, True)}
-        self._by_id = database.prepare(lambda: select(*columns).where(c.id == bindparam("id")))
+        self._by_id = database.prepare(lambda: select(*columns).where(c.id == bindparam("id")), self._record)
 
-    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Any | None:
         """Lock gate, pool and run, decide, write, and read what was written."""
         instant = self._database.now(now)
         with self._database.write_prepared(tx) as driver:
@@ -321,7 +320,7 @@ class ClaimInSteps(Claims):
             values = written(row, terms, instant) | {"slot": row.free_slot} | admitted
             if not self._write(driver, values, row.id, row.claim_no):
                 return None
-            return self._by_id.first(driver, {"id": row.id})  # type: ignore[no-any-return]
+            return self._by_id.first(driver, {"id": row.id})
 
 
 def asked_of(terms: Terms, now: Instant | None) -> dict[str, Any]:

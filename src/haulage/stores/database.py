@@ -19,7 +19,7 @@ from haulage.core.errors import StoreUnavailable
 from haulage.stores import forks
 from haulage.stores.dialect import DOOR_WAIT_SECONDS, Dialect, Instant, Now, driver_of, driver_words
 from haulage.stores.driving import Lent, WriteInTurn
-from haulage.stores.prepared import Prepared, Statement
+from haulage.stores.prepared import Make, Prepared, Statement
 
 TURN_SECONDS = DOOR_WAIT_SECONDS  # how long a writer waits for the other threads of its process
 CONFLICTS_MAX = 5  # how often a transaction that met another is made again
@@ -46,6 +46,7 @@ class Database:
         self.dialect = dialect
         self.engine, self._writer = dialect.engines()
         self.way = dialect.way(self.engine)
+        self._now = None if dialect.clock is None else Now(dialect.clock)
         self._errors: tuple[type[BaseException], ...] = (DBAPIError, *dialect.driver_errors)
         self._turn = threading.Lock()
         self._kept: tuple[PoolProxiedConnection, DBAPIConnection] | None = None
@@ -88,11 +89,12 @@ class Database:
         if tx is not None:
             yield tx
             return
-        with self.answered(), self._writer.begin() if self._binds(tenant) else self.engine.connect() as connection:
+        with self.answered(), self._writer.begin() if self.binds(tenant) else self.engine.connect() as connection:
             self._bind(connection, tenant)
             yield connection
 
-    def _binds(self, tenant: str | None) -> bool:
+    def binds(self, tenant: str | None) -> bool:
+        """Say whether a transaction has to begin, to be bound."""
         return tenant is not None and self.dialect.bounds is not None
 
     def _bind(self, connection: Connection, tenant: str | None) -> None:
@@ -112,16 +114,13 @@ class Database:
         """
         if tx is not None:
             return nullcontext(driver_of(tx.connection))
-        return WriteInTurn(self) if self.dialect.in_turn else self._lend(begin=not one, tenant=tenant)
+        return WriteInTurn(self) if self.dialect.in_turn else Lent(self, begin=not one, tenant=tenant)
 
     def read_prepared(
         self, tx: Connection | None = None, *, tenant: str | None = None
     ) -> AbstractContextManager[DBAPIConnection]:
         """As ``read``, for one prepared statement."""
-        return self._lend(begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
-
-    def _lend(self, *, begin: bool, tenant: str | None) -> Lent:
-        return Lent(self, begin=begin or self._binds(tenant), tenant=tenant)
+        return Lent(self, begin=False, tenant=tenant) if tx is None else nullcontext(driver_of(tx.connection))
 
     def own_writer(self) -> DBAPIConnection:
         """The connection of those who write in turn: to fetch one from the pool takes as long as a statement."""
@@ -204,15 +203,15 @@ class Database:
         with self.write() as connection:
             return connection.execute(statement).rowcount
 
-    def prepare(self, build: Callable[[], Statement]) -> Prepared:
-        """A statement to be run often; ``build`` is called when it is first run."""
-        return Prepared(build, self.way)
+    def prepare(self, build: Callable[[], Statement], make: Make = None) -> Prepared:
+        """A statement to be run often; ``build`` is called when it is first run, ``make`` with the cells of a row."""
+        return Prepared(build, self.way, make)
 
     def now(self, now: int | None) -> Instant:
         """The given instant, or the store's now: the database's own in the statement it stands in (DECISIONS 6)."""
         if now is not None:
             return now
-        return now_ms() if self.dialect.clock is None else Now(self.dialect.clock)
+        return self._now or now_ms()
 
     def read_clock(self) -> int:
         """The store's now as a number."""
@@ -265,11 +264,13 @@ def made_again(verb: Callable[Concatenate[Self_, P], R]) -> Callable[Concatenate
 
     @wraps(verb)
     def again(self: Self_, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        for _ in range(CONFLICTS_MAX if kwargs.get("tx") is None else 0):
+        left = CONFLICTS_MAX
+        while True:
             try:
                 return verb(self, *args, **kwargs)
             except Conflict:
-                continue
-        return verb(self, *args, **kwargs)
+                if not left or kwargs.get("tx") is not None:
+                    raise
+                left -= 1
 
     return again

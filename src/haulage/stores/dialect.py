@@ -115,7 +115,7 @@ class Dialect(Protocol):
         """Say whether two transactions met and this one may simply be made again."""
 
     def beats(self) -> str:
-        """A SELECT of the beats in the JSON bound as ``doc``: id, claim_no, news, phase, processed, total."""
+        """A SELECT of the beats in the JSON bound as ``doc``: id, claim_no, news, and what ``Progress`` tells."""
 
     @property
     def claimer(self) -> Any:

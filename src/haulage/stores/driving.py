@@ -60,8 +60,8 @@ class Lent:
     __slots__ = ("_begin", "_database", "_driver", "_pooled", "_tenant")
 
     def __init__(self, database: Database, *, begin: bool, tenant: str | None) -> None:
-        """Say whether a transaction begins, or each statement is one."""
-        self._database, self._begin, self._tenant = database, begin, tenant
+        """Say whether a transaction begins, or each statement is one; what is bound to a tenant needs one."""
+        self._database, self._begin, self._tenant = database, begin or database.binds(tenant), tenant
 
     def __enter__(self) -> DBAPIConnection:
         database = self._database

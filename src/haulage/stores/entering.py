@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 from haulage.core.lifecycle import LeaseUse, Lifecycle, Move
 from haulage.core.ports import After, Terms
+from haulage.core.progress import Progress
 
 
 def entering(
@@ -72,7 +73,5 @@ def admitted(
         "attempts": run.attempts + 1,
         "finish_by": now + run.generation_ms + int(terms.grace_seconds * 1000),
         "artifact_key": f"{run.id}.{run.claim_no + 1}",  # the name is stored before a byte is written
-        "phase": None,
-        "processed": None,
-        "total": None,
+        **dict.fromkeys(Progress._fields),
     }

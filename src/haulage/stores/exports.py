@@ -25,12 +25,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.limits import ExportLimits
 from haulage.core.parents import ParentRef
 from haulage.core.ports import Storage, Terms
+from haulage.core.progress import Progress
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores import tenants
 from haulage.stores.database import Database, made_again
 from haulage.stores.dialect import Instant
 from haulage.stores.entering import RELEASED, admitted
-from haulage.stores.queue import in_state
+from haulage.stores.queue import ONE, in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import UNKEPT, exports, pools, workers
 
@@ -66,10 +67,10 @@ class StorageBudget:
         fits = or_(room <= literal_column("0"), room <= free - pool.c.reserved_bytes)
         return fits, {
             "reserved_bytes": room,
-            "attempts": run.c.attempts + 1,
+            "attempts": run.c.attempts + ONE,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
-            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + 1, String)),
-            **dict.fromkeys(("phase", "processed", "total"), null()),
+            "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + ONE, String)),
+            **dict.fromkeys(Progress._fields, null()),
         }
 
 

@@ -136,9 +136,10 @@ class MariaDB:
     def beats(self) -> str:
         """JSON as rows."""
         return (
-            "select id, claim_no, news, phase, processed, total from json_table(:doc, '$[*]' columns ("
+            "select id, claim_no, news, phase, processed, total, logical_count from json_table(:doc, '$[*]' columns ("
             " id varchar(36) path '$.id', claim_no bigint path '$.claim_no', news bigint path '$.news',"
-            " phase varchar(32) path '$.phase', processed bigint path '$.processed', total bigint path '$.total'"
+            " phase varchar(32) path '$.phase', processed bigint path '$.processed', total bigint path '$.total',"
+            " logical_count bigint path '$.logical_count'"
             ")) as document"
         )
 

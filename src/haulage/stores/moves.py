@@ -34,7 +34,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from haulage.core.lease import Held
 from haulage.core.lifecycle import CancelWish, LeaseUse, Lifecycle, Move
 from haulage.core.progress import Progress
-from haulage.stores.queue import in_state, still_in
+from haulage.stores.queue import ONE, in_state, still_in
 
 
 def guard_of(table: Table, move: Move) -> tuple[ColumnElement[bool], ...]:
@@ -57,7 +57,7 @@ def write_of(table: Table, move: Move) -> Update:
     statement = update(table).where(c.id == bindparam("guard_id"), *guard_of(table, move))
     if move.lease is not LeaseUse.NONE:
         statement = statement.where(c.claim_no == bindparam("guard_claim_no"))
-    return statement.values(revision=c.revision + 1)
+    return statement.values(state=literal_column(f"'{move.target}'"), revision=c.revision + ONE)
 
 
 def ask_of(table: Table, life: type[Lifecycle]) -> Update:
@@ -65,12 +65,12 @@ def ask_of(table: Table, life: type[Lifecycle]) -> Update:
     c = table.c
     held = or_(*(still_in(table, state) for state in sorted(life.leased_states())))
     guard = (c.id == bindparam("guard_id"), held, c.cancel_requested_at.is_(None))
-    return update(table).where(*guard).values(revision=c.revision + 1)
+    return update(table).where(*guard).values(revision=c.revision + ONE)
 
 
 def beats_of(document: str) -> Subquery:
     """The beats of a worker as rows; ``document`` is how a database reads them (dialect.py)."""
-    numbers = [column(name, BigInteger) for name in ("claim_no", "news", "processed", "total")]
+    numbers = [column(name, BigInteger) for name in ("claim_no", "news", *Progress._fields[1:])]
     return text(document).columns(column("id", String), *numbers, column("phase", String)).subquery("beats")
 
 
@@ -94,7 +94,6 @@ def beat_of(table: Table, claim: Move, document: str, clock: ColumnElement[int] 
     now = bindparam("now", type_=BigInteger)
     at = now if clock is None else func.coalesce(now, clock)
     news = beats.c.news == literal_column("1")
-    told = ("phase", "processed", "total")
     statement = (
         update(table)
         .where(*beat_guard(table, claim, beats))
@@ -103,7 +102,7 @@ def beat_of(table: Table, claim: Move, document: str, clock: ColumnElement[int] 
             lease_until=at + bindparam("lease_ms", type_=BigInteger),
             revision=c.revision + beats.c.news,
             updated_at=case((news, at), else_=c.updated_at),
-            **{name: case((news, beats.c[name]), else_=c[name]) for name in told},
+            **{name: case((news, beats.c[name]), else_=c[name]) for name in Progress._fields},
         )
     )
     return statement.returning(*pulse_of(table)) if answers else statement

@@ -33,12 +33,13 @@ class ClaimOldest(Claims):
         self._looked_back = 0.0
         self._answers = self._database.engine.dialect.update_returning
         look = self._claim_in_one if self._answers else self._picked
-        self._looks = {only: self._database.prepare(partial(look, only=only)) for only in (False, True)}
+        make = self._record if self._answers else None
+        self._looks = {only: self._database.prepare(partial(look, only=only), make) for only in (False, True)}
         self._by_id = self._database.prepare(
-            lambda: select(*self._columns).where(self._table.c.id == bindparam("id")),
+            lambda: select(*self._columns).where(self._table.c.id == bindparam("id")), self._record
         )
 
-    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Sequence[Any] | None:
+    def claim(self, terms: Terms, now: int | None, tx: Connection | None) -> Any | None:
         """Look from the low-water run on, then from the first."""
         instant = self._database.now(now)
         if terms.only is not None:
@@ -46,12 +47,12 @@ class ClaimOldest(Claims):
         begin, at = self._low_water, monotonic()
         if at - self._looked_back >= LOOK_BACK_SECONDS:
             begin, self._looked_back = FIRST, at
-        row = self._take(_from(begin), terms, instant, tx)
-        if row is None and begin != FIRST:
-            row = self._take(_from(FIRST), terms, instant, tx)
-        if row is not None:
-            self._low_water = row.requested_at, row.id
-        return row
+        run = self._take(_from(begin), terms, instant, tx)
+        if run is None and begin != FIRST:
+            run = self._take(_from(FIRST), terms, instant, tx)
+        if run is not None:
+            self._low_water = run.requested_at, run.id
+        return run
 
     def _take(self, which: dict[str, Any], terms: Terms, now: Instant, tx: Connection | None) -> Any | None:
         look = self._looks["only" in which]

@@ -8,6 +8,7 @@ clock here. Only imported where psycopg is installed.
 from __future__ import annotations
 
 import math
+import select
 import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +26,7 @@ class PatientConnection(psycopg.Connection[Any]):
 
     answer_seconds: float = math.inf
     known: dict[str, Known] | None = None  # the statements of pq.py; None where none may be prepared
+    _ears: select.poll | None = None
 
     def wait(self, gen: Generator[Any, Any, R], *args: Any, **kwargs: Any) -> R:
         """Wait as the driver does, but not longer."""
@@ -32,6 +34,34 @@ class PatientConnection(psycopg.Connection[Any]):
             return super().wait(_bounded(gen, time.monotonic() + self.answer_seconds), *args, **kwargs)
         except NoAnswer:
             raise self.given_up() from None
+
+    def has_words(self, milliseconds: float | None = 0) -> bool:
+        """Say whether words of the server, or its end, wait to be read: a look at the socket, and no round trip.
+
+        Raises:
+            psycopg.OperationalError: the connection is closed.
+        """
+        socket = self.pgconn.socket  # Asked each time: when it is closed its number may be that of another one.
+        if self._ears is None:
+            self._ears = select.poll()
+            self._ears.register(socket, select.POLLIN)
+        return bool(self._ears.poll(milliseconds))
+
+    def wait_until(self, instant: float, what: int = select.POLLIN) -> None:
+        """Wait until it can be read or, if that is said, written.
+
+        Raises:
+            NoAnswer: it was neither until then.
+        """
+        milliseconds = None if instant == math.inf else max(0, instant - time.monotonic()) * 1000
+        if what == select.POLLIN:
+            ready = self.has_words(milliseconds)
+        else:
+            both = select.poll()
+            both.register(self.pgconn.socket, what)
+            ready = bool(both.poll(milliseconds))
+        if not ready:
+            raise NoAnswer
 
     def given_up(self) -> psycopg.OperationalError:
         """Close it: an answer that comes later would be taken for that of the next statement."""

@@ -48,7 +48,7 @@ class PostgreSQL:
     # Of the statement: unlike that of the moment it can be compared by an index, unlike now() it moves on in a
     # transaction.
     clock: ColumnElement[int] | None = literal_column(
-        "(extract(epoch from statement_timestamp()) * 1000)::bigint", BigInteger
+        "(date_part('epoch', statement_timestamp()) * 1000)::bigint", BigInteger
     )
     in_turn = False
     in_one = False
@@ -143,7 +143,7 @@ class PostgreSQL:
         connection: PatientConnection = driver  # type: ignore[assignment]
         try:
             for _ in range(UNASKED):
-                if not server.is_readable(connection.fileno()):
+                if not connection.has_words():
                     return False
                 connection.pgconn.consume_input()
         except self.driver_errors:
@@ -179,7 +179,8 @@ class PostgreSQL:
         """JSON as rows."""
         return (
             "select * from json_to_recordset(cast(:doc as json)) as document"
-            "(id text, claim_no bigint, news bigint, phase text, processed bigint, total bigint)"
+            "(id text, claim_no bigint, news bigint, phase text, processed bigint, total bigint,"
+            " logical_count bigint)"
         )
 
     def prepare_place(self) -> None:

@@ -7,7 +7,6 @@ statement is prepared and what comes back. Of ours that is known. Only imported 
 from __future__ import annotations
 
 import json
-import math
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ READS: dict[int, Read] = {  # by the number that PostgreSQL has for a type; what
     20: int,
     21: int,
     23: int,
-    114: lambda cell: {} if cell == b"{}" else read_json(cell.decode()),
+    114: lambda cell: {} if cell == b"{}" else [] if cell == b"[]" else read_json(cell.decode()),
 }
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
@@ -104,7 +103,15 @@ class PqCursor:
         results = []
         try:
             until = time.monotonic() + self._connection.answer_seconds
-            while wait_for(pgconn, until) and (result := pgconn.get_result()) is not None:
+            while pgconn.flush():
+                self._connection.wait_until(until, select.POLLIN | select.POLLOUT)
+                pgconn.consume_input()  # A server that answers while it is sent to would else wait for us.
+            while True:
+                while pgconn.is_busy():
+                    self._connection.wait_until(until)
+                    pgconn.consume_input()
+                if (result := pgconn.get_result()) is None:
+                    break
                 results.append(result)
         except NoAnswer:
             raise self._connection.given_up() from None
@@ -131,26 +138,3 @@ class PqCursor:
 
     def close(self) -> None:
         """Nothing is open: every answer was read whole."""
-
-
-def wait_for(pgconn: PGconn, until: float) -> bool:
-    """Send what is to be sent, and wait until what comes next can be read; true when it can.
-
-    Raises:
-        NoAnswer: the server said nothing until then.
-        psycopg.OperationalError: the connection is lost.
-    """
-    while pgconn.flush():
-        _wait(pgconn, select.POLLIN | select.POLLOUT, until)
-        pgconn.consume_input()  # A server that answers while it is sent to would else wait for us.
-    while pgconn.is_busy():
-        _wait(pgconn, select.POLLIN, until)
-        pgconn.consume_input()
-    return True
-
-
-def _wait(pgconn: PGconn, what: int, until: float) -> None:
-    poll = select.poll()
-    poll.register(pgconn.socket, what)
-    if not poll.poll(None if until == math.inf else max(0, until - time.monotonic()) * 1000):
-        raise NoAnswer

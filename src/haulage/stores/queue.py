@@ -13,6 +13,7 @@ from sqlalchemy import (
     CTE,
     BigInteger,
     ColumnElement,
+    Integer,
     ScalarSelect,
     Select,
     String,
@@ -28,6 +29,8 @@ from sqlalchemy import (
 from haulage.core.lifecycle import Move
 from haulage.stores import tenants
 from haulage.stores.tables import gates
+
+ONE = literal_column("1", Integer)  # to be added; bound, it would be a value more to send at every run
 
 
 def in_state(table: Any, state: str) -> ColumnElement[bool]:
@@ -133,12 +136,8 @@ class Queue:
         above = select(held.c.slot + literal_column("1")).where(held.c.slot > literal_column("0"))
         place = union_all(select(literal_column("1").label("slot")), above).subquery("place")
         other = self._table.alias("other")
-        taken = select(other.c.slot).where(other.c.slot > literal_column("0"))
-        return (
-            select(func.min(place.c.slot))
-            .where(place.c.slot <= bindparam("slots"), place.c.slot.not_in(taken))
-            .scalar_subquery()
-        )
+        taken = select(ONE).where(other.c.slot == place.c.slot).exists()
+        return select(func.min(place.c.slot)).where(place.c.slot <= bindparam("slots"), ~taken).scalar_subquery()
 
     def _busy(self) -> CTE:
         r = self._table.alias("r")

@@ -50,9 +50,11 @@ class Kept(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    @property
-    def id(self) -> str:
-        """The run's id."""
+    id: str
+    tenant: str
+    state: str
+    claim_no: int
+    cancel_requested_at: int | None
 
 
 Run = TypeVar("Run", bound=Kept)
@@ -82,15 +84,14 @@ class SqlRuns(Generic[Run]):
         self._record = record
         self._names = [field.name for field in fields(record)]
         self._columns = [table.c[name] for name in self._names]
-        self._tenant_at, self._claim_no_at = self._names.index("tenant"), self._names.index("claim_no")
         self._retention_ms = int(retention_seconds * 1000)
         self._released = dict.fromkeys(released)
         self._claim = next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
         self._queue = queue = Queue(table, self._claim)
         self._insert = insert(table)
         prepare, own = database.prepare, partial(PerTenant, table, database.way)
-        self._by_id = own(lambda: select(*self._columns).where(table.c.id == bindparam("id")))
-        self._by_key = own(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")))
+        self._by_id = own(lambda: select(*self._columns).where(table.c.id == bindparam("id")), record)
+        self._by_key = own(lambda: select(*self._columns).where(table.c.active_key == bindparam("active_key")), record)
         self._position = prepare(queue.placed if database.dialect.capabilities.row_security else queue.position)
         self._writes = {name: own(partial(write_of, table, move)) for name, move in life.moves.items()}
         self._ask = own(partial(ask_of, table, life))
@@ -100,7 +101,7 @@ class SqlRuns(Generic[Run]):
             if move.by is Actor.REQUESTER and move.target == "cancelled" and move.lease is LeaseUse.NONE
         ]
         claimer = database.dialect.claimer if table.info["counted"] else ClaimOldest
-        self._claimer = claimer(database, table, self._claim, self._columns, admission, self._take)
+        self._claimer = claimer(database, table, self._claim, self._columns, record, admission, self._take)
         beats, clock = database.dialect.beats(), database.dialect.clock
         self._answers = database.engine.dialect.update_returning
         self._beat = prepare(partial(beat_of, table, self._claim, beats, clock, answers=self._answers))
@@ -120,15 +121,13 @@ class SqlRuns(Generic[Run]):
     def get(self, run_id: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The run of an id."""
         with self._database.read_prepared(tx, tenant=tenant) as driver:
-            row = self._by_id.first(driver, {"id": run_id}, tenant)
-        return None if row is None else self._record(*row)
+            return self._by_id.first(driver, {"id": run_id}, tenant)  # type: ignore[no-any-return]
 
     @made_again
     def find_active(self, active_key: str, *, tenant: str | None = None, tx: Connection | None = None) -> Run | None:
         """The active run of a key."""
         with self._database.read_prepared(tx, tenant=tenant) as driver:
-            row = self._by_key.first(driver, {"active_key": active_key}, tenant)
-        return None if row is None else self._record(*row)
+            return self._by_key.first(driver, {"active_key": active_key}, tenant)  # type: ignore[no-any-return]
 
     def queue_position(self, run: Run, *, tx: Connection | None = None) -> int | None:
         """The place in the claim order now, from 1; None when the run is not waiting."""
@@ -147,12 +146,11 @@ class SqlRuns(Generic[Run]):
     @made_again
     def claim(self, terms: Terms, *, now: int | None = None, tx: Connection | None = None) -> tuple[Held, Run] | None:
         """Take the next run that fits; None when there is none, or no slot, or it has to wait."""
-        row = self._claimer.claim(terms, now, tx)
-        if row is None:
+        run = self._claimer.claim(terms, now, tx)
+        if run is None:
             return None
-        run = self._record(*row)
         self._ring(tx)
-        return Held(run.id, row[self._tenant_at], row[self._claim_no_at], terms.worker), run
+        return Held(run.id, run.tenant, run.claim_no, terms.worker), run
 
     def _take(self, driver: DBAPIConnection, values: Mapping[str, Any], run_id: str, claim_no: int) -> bool:
         return self._write(driver, self._claim, values, run_id, claim_no)
@@ -213,14 +211,14 @@ class SqlRuns(Generic[Run]):
                 if self._write(driver, move, entering, held.id, held.claim_no):
                     self._ring(tx)
                     return
-                row = self._by_id.first(driver, {"id": held.id})
-            if row is None or row.claim_no != held.claim_no:
+                run: Run | None = self._by_id.first(driver, {"id": held.id})
+            if run is None or run.claim_no != held.claim_no:
                 raise LeaseLost(held.id)
-            if row.state != move.source:
-                if row.state == move.target:
+            if run.state != move.source:
+                if run.state == move.target:
                     return
                 raise LeaseLost(held.id)
-            if not move.allows_cancel(cancel_requested=row.cancel_requested_at is not None):
+            if not move.allows_cancel(cancel_requested=run.cancel_requested_at is not None):
                 assert move.cancel is CancelWish.ABSENT, f"{move.name} needs a cancel request, and there is none"
                 raise CancelWanted(held.id)
             # The move could be made by now: it was read later than it was written, and somebody came between.
@@ -245,9 +243,9 @@ class SqlRuns(Generic[Run]):
         with self._database.write_prepared(tx, tenant=tenant) as driver:
             if not self._write(driver, move, entering, run_id, tenant=tenant):
                 return None
-            row = self._by_id.first(driver, {"id": run_id}, tenant)
+            run: Run = self._by_id.first(driver, {"id": run_id}, tenant)
         self._ring(tx)
-        return self._record(*row)
+        return run
 
     @made_again
     def request_cancel(
@@ -267,13 +265,13 @@ class SqlRuns(Generic[Run]):
                         break
                 else:
                     self._ask.changed(driver, wish | {"guard_id": run_id}, tenant)
-                row = self._by_id.first(driver, {"id": run_id}, tenant)
-                if row is None or self.life.is_final(row.state) or row.cancel_requested_at is not None:
+                run: Run | None = self._by_id.first(driver, {"id": run_id}, tenant)
+                if run is None or self.life.is_final(run.state) or run.cancel_requested_at is not None:
                     break  # Else it was running, then waiting, and each time the other was looked for.
             else:
                 raise StoreUnavailable("the run changes faster than it can be cancelled")
         self._ring(tx)
-        return None if row is None else self._record(*row)
+        return run
 
     # -- what is due -------------------------------------------------------------------------------
 
@@ -371,7 +369,8 @@ class SqlRuns(Generic[Run]):
         tenant: str | None = None,
     ) -> bool:
         """Make one move under its guard: id, state, the fence where there is one, the cancel, and whose it is."""
-        written = {**values, "state": str(move.target), "guard_id": run_id}
+        written = {**values, "guard_id": run_id}
+        written.pop("state", None)  # It is the move's, and stands in the statement.
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
         return self._writes[move.name].changed(driver, written, tenant)

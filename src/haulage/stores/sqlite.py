@@ -176,7 +176,8 @@ class Sqlite:
         return (
             "select json_extract(value, '$.id') as id, json_extract(value, '$.claim_no') as claim_no,"
             " json_extract(value, '$.news') as news, json_extract(value, '$.phase') as phase,"
-            " json_extract(value, '$.processed') as processed, json_extract(value, '$.total') as total"
+            " json_extract(value, '$.processed') as processed, json_extract(value, '$.total') as total,"
+            " json_extract(value, '$.logical_count') as logical_count"
             " from json_each(:doc)"
         )
 

@@ -122,8 +122,18 @@ def run_table(
     """
     leased = _listed(life.leased_states())
     # How the held runs are found (queue.in_state): each index more is a page more to write at every claim.
-    holding = (
-        (CheckConstraint(f"(state in ({leased})) = (slot is not null)", name="slot_while_held"), _unique(name, "slot"))
+    shared = (
+        (
+            CheckConstraint(f"(state in ({leased})) = (slot is not null)", name="slot_while_held"),
+            _unique(name, "slot"),
+            # Without it a tenant's waiting runs would be looked for among all that it ever had.
+            *index_of_some(
+                f"{name}_waiting",
+                *("tenant", "requested_at", "id"),
+                where="state = 'queued'",
+                mariadb=("state", "tenant", "requested_at", "id"),
+            ),
+        )
         if counted
         else index_of_some(
             f"{name}_held", "lease_until", where=f"state in ({leased})", mariadb=("state", "lease_until")
@@ -157,20 +167,13 @@ def run_table(
         CheckConstraint(f"state in ({_listed(life.active)}) or active_key is null", name="key_while_active"),
         # A nullable unique column is a lock: it holds a value while the run is active and NULL afterwards. Where a
         # database can, the index leaves the NULLs out: every run that ended would be in it.
-        *holding,
+        *shared,
         _unique(name, "active_key"),
         *index_of_some(
             f"{name}_queued",
             *("requested_at", "id", "tenant"),
             where="state = 'queued'",
             mariadb=("state", "requested_at", "id", "tenant"),
-        ),
-        # Without it a tenant's waiting runs would be looked for among all that it ever had.
-        *index_of_some(
-            f"{name}_waiting",
-            *("tenant", "requested_at", "id"),
-            where="state = 'queued'",
-            mariadb=("state", "tenant", "requested_at", "id"),
         ),
         # Where the queue may be long. On SQLite the sweep reads it instead: an index more is a page more at each claim.
         Index(f"{name}_starving", "claim_by", postgresql_where=text("state = 'queued'")).ddl_if(dialect="postgresql"),
@@ -197,6 +200,12 @@ OF_PARENT = ("parent", "parent_kind", "tenant", "requested_at", "id")
 
 def export_table(name: str, *, counted: bool = True, within: MetaData = metadata) -> Table:
     """The table of exports."""
+    budget = index_of_some(
+        f"{name}_budget",
+        *("stored_bytes", "tenant"),
+        where="stored_bytes is not null",
+        mariadb=("stored_bytes", "tenant"),
+    )
     return run_table(
         name,
         ExportLife,
@@ -220,6 +229,7 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
         Column("phase", String(32)),
         Column("processed", BigInteger),
         Column("total", BigInteger),
+        Column("logical_count", BigInteger),
         Column("notices", JSONTuple, nullable=False),
         Column("snapshot_at", Instant),
         Column("rows", BigInteger),
@@ -245,12 +255,7 @@ def export_table(name: str, *, counted: bool = True, within: MetaData = metadata
         CheckConstraint("(parent is null) = (parent_kind is null)", name="parent_of_a_kind"),
         *index_of_some(f"{name}_expiring", "expires_at", where="state = 'ready'", mariadb=("state", "expires_at")),
         *index_of_some(f"{name}_unkept", "finished_at", where=UNKEPT.text, mariadb=("artifact_key",)),
-        *index_of_some(
-            f"{name}_budget",
-            *("stored_bytes", "tenant"),
-            where="stored_bytes is not null",
-            mariadb=("stored_bytes", "tenant"),
-        ),
+        *(budget if counted else ()),
         counted=counted,
         within=within,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from haulage.core.limits import DoorLimits
 from haulage.core.requester import ID_MAX
+from haulage.exports.grouping import DIMENSIONS_MAX, Grouping
 from haulage.exports.life import ExportLife, S
 from haulage.exports.plan import Asked
 
@@ -59,6 +60,7 @@ def _scalar_or_list(value: Any) -> Any:
     return value
 
 
+Subtotals = Literal["total", "rollup", "cube"] | Annotated[list[list[str]], Field(max_length=1_000)]
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 Value = Annotated[
     Any, AfterValidator(_scalar_or_list), WithJsonSchema({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]})
@@ -80,12 +82,20 @@ class ExportWish(Shape):
     columns: Annotated[list[str], Field(min_length=1, max_length=1_000)] | None = None
     compression: Annotated[str, Field(max_length=32)] | None = None
     options: dict[str, str] | None = None
+    group_by: Annotated[list[str], Field(min_length=1, max_length=DIMENSIONS_MAX)] | None = None
+    subtotals: Annotated[Subtotals | None, Field(description="Which levels are added up; [] is the grand total.")] = (
+        None
+    )
+    pivot: Annotated[list[str], Field(min_length=1, max_length=DIMENSIONS_MAX)] | None = None
     parent: Annotated[Id | None, Field(description="What the export belongs to, where its dataset has parents.")] = None
 
     def asked(self) -> Asked:
         """As the service takes it."""
         options = self.options or {}
-        return Asked(self.dataset, self.format, self.parameters, self.columns, self.compression, options, self.parent)
+        grouping = Grouping(self.group_by, self.subtotals, self.pivot)
+        return Asked(
+            self.dataset, self.format, self.parameters, self.columns, self.compression, options, self.parent, grouping
+        )
 
 
 class ParentEnded(Shape):

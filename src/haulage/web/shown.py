@@ -6,7 +6,7 @@ compares them with what is really answered. What comes in is in ``shapes.py``.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,13 +14,13 @@ from haulage.web.shapes import Count, Instant, Shape, State, Value
 
 
 class ProgressShown(Shape):
-    """Rows that stand in the file, of how many; null is not known."""
+    """Records that stand in the file, of how many; null is not known. ``logical_count``: groups without subtotals."""
 
     processed: Count | None
     total: Count | None
-    unit: str
+    unit: Literal["rows", "pivot_cells"]
     logical_count: Count | None
-    logical_count_unit: str | None
+    logical_count_unit: Literal["regular_result_rows"] | None
 
 
 class ColumnShown(Shape):
@@ -72,6 +72,9 @@ class RunShown(BaseModel):
     options: dict[str, str] | None
     parameters: dict[str, Value] | None
     columns: list[str] | None
+    group_by: list[str] | None
+    subtotals: str | list[list[str]] | None
+    pivot: list[str] | None
     state: State
     phase: Literal["counting", "aggregating", "writing", "publishing"] | None
     cancel_requested_at: Instant | None
@@ -169,6 +172,21 @@ class ParentGoneShown(Shape):
     expired: Count
 
 
+class DimensionShown(Shape):
+    """What rows can be grouped by."""
+
+    name: str
+    label: str
+
+
+class MeasureShown(Shape):
+    """What is measured of a group."""
+
+    name: str
+    label: str
+    function: Literal["count", "count_distinct", "sum", "avg", "min", "max"]
+
+
 class DatasetShown(Shape):
     """One thing that can be exported; ``columns`` is null without the permission, or while its source cannot tell."""
 
@@ -180,6 +198,8 @@ class DatasetShown(Shape):
     parameters: list[ParameterShown]
     formats: list[FormatShown]
     columns: list[ColumnShown] | None
+    dimensions: list[DimensionShown]
+    measures: list[MeasureShown]
 
 
 class DatasetList(Shape):
@@ -196,6 +216,25 @@ class CountsShown(Shape):
     population_count: Count | None
     population_count_computed: bool
     counted_at: Instant | None
+
+
+class PreviewGrouping(Shape):
+    """How many of the first columns are dimensions, behind those that say what a row is, and how many are measures."""
+
+    marks: Count
+    dimensions: Count
+    measures: Count
+
+
+class PreviewShown(Shape):
+    """The first rows of what an export would write."""
+
+    columns: list[ColumnShown]
+    rows: list[list[Any]]
+    more: bool
+    grouped: PreviewGrouping | None
+    logical_count: Count | None
+    snapshot_at: Instant | None
 
 
 class SessionShown(Shape):

@@ -285,6 +285,7 @@ class Lane:
                 "rows": built["rows"],
                 "processed": built["rows"],
                 "total": built["total"],
+                "logical_count": built["logical_count"],
                 "bytes": built["bytes"],
                 "stored_bytes": built["bytes"],
                 "sha256": built["sha256"],

@@ -17,11 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from haulage.core.progress import Progress
 from haulage.stores.atomic import NEW_FLAGS, Fixed
 from haulage.stores.directory.folder import Folder, try_lock
 
 RECORD = Fixed(512)
-BEATEN = ("heartbeat_at", "lease_until", "updated_at", "phase", "processed", "total")  # what a beat writes
+BEATEN = ("heartbeat_at", "lease_until", "updated_at", *Progress._fields)  # what a beat writes
 OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

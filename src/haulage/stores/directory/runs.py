@@ -211,8 +211,7 @@ class DirectoryRuns(Generic[Run]):
                 values: dict[str, Any] = {"heartbeat_at": now, "lease_until": now + int(lease_seconds * 1000)}
                 if progress is not None:
                     tx.begin()
-                    values |= {"updated_at": now, "revision": run.revision + 1, "phase": progress.phase}
-                    values |= {"processed": progress.processed, "total": progress.total}
+                    values |= {"updated_at": now, "revision": run.revision + 1, **progress._asdict()}
                 self.leases.beat(replace(run, **values))
                 pulses[held] = Pulse(held=True, cancel_requested=run.cancel_requested_at is not None)
         return pulses

@@ -6,11 +6,10 @@ alter table tenant_gates set (fillfactor = 50, autovacuum_vacuum_scale_factor = 
 alter table run_pools set (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
 -- The two moves that every run makes come first, with nothing else in them; then all that may be. One trigger looks at
 -- them here: each WHEN of a trigger is read anew at every update, and three of them took a fifth of a claim.
+-- What comes or goes has no old or no new row, whose state is null.
 create function exports_counted() returns trigger language plpgsql set search_path from current as $$ begin
-    if tg_op <> 'UPDATE' then
-        null;
     -- Who claims has locked the gate, so the head that is found in this statement is the head.
-    elsif old.state = 'queued' and new.state = 'running' then
+    if old.state = 'queued' and new.state = 'running' then
         update tenant_gates set queued = queued - 1, running = running + 1,
             head_at = case when head_id = old.id then next.requested_at else head_at end,
             head_id = case when head_id = old.id then next.id else head_id end

@@ -103,6 +103,7 @@ def make_exports() -> None:
         sa.Column("phase", sa.String(length=32), nullable=True),
         sa.Column("processed", sa.BigInteger(), nullable=True),
         sa.Column("total", sa.BigInteger(), nullable=True),
+        sa.Column("logical_count", sa.BigInteger(), nullable=True),
         sa.Column("notices", sa.JSON(none_as_null=True), nullable=False),
         sa.Column("snapshot_at", sa.BigInteger(), nullable=True),
         sa.Column("rows", sa.BigInteger(), nullable=True),
