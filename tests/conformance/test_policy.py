@@ -52,7 +52,7 @@ class Place(House):
         beats = Heartbeat(self.store.exports, self.limits, lambda: None, self.events.append)
         bench = Bench(
             self.store.exports, self.artifacts, self.limits, beats, lambda _name: (self.shop, 0.2),
-            lambda _run: None, exports.policies.at_build, self.events.append,
+            lambda _run: None, self.events.append, exports.policies.at_build,
         )  # fmt: skip
         lane = Lane(bench, held, run, time.monotonic(), lambda: None)
         lane.thread.start()

@@ -143,6 +143,17 @@ def test_a_proxy_that_is_no_address_is_told_each(write):
             "datasets.orders.parameters.as_of: this name is bound by Haulage itself; choose another",
         ),
         (
+            'sql = "select :limit"\nparameters = {limit = {type = "integer"}}',
+            "datasets.orders.parameters.limit: in a query string this name is Haulage's own; choose another",
+        ),
+        (
+            'sql = "select 1"\npolicy_revision = "select :as_of, :requester_account in (:requester_grants)"',
+            (
+                "datasets.orders.policy_revision binds :as_of; it is asked at every download, and knows only "
+                ":requester_tenant, :requester_account, :requester_grants"
+            ),
+        ),
+        (
             'sql = "select :a"\nparameters = {a = {type = "choice"}}',
             (
                 "datasets.orders.parameters.a: choices and the type choice belong together; "

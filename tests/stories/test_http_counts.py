@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
 
 import pytest
 from tests.stories.conftest import read_all
 
+from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.exports.request import Counts
+from haulage.sources.sqlite import SqliteSnapshot
 from haulage.web.datasets import COUNTS_AT_ONCE
 
 
@@ -32,6 +36,8 @@ def test_counts_say_what_is_visible_and_keep_the_rest_to_those_who_may_know(hous
         ("group_by=state", "/group_by/0"),
         ("since=2026-01-01&since=2026-01-02", "/parameters/since"),
         ("states=new&states=old", "/parameters/states"),
+        ("population=yes", "/query/population"),
+        ("population=true&population=true", "/query/population"),
     ],
 )
 def test_counts_refuse_what_a_request_would_refuse(house, query, pointer):
@@ -42,6 +48,51 @@ def test_counts_refuse_what_a_request_would_refuse(house, query, pointer):
 
     assert (422, pointer) == (refused.status_code, refused.json()["errors"][0]["pointer"])
     assert 200 == taken.status_code
+
+
+def test_a_population_is_what_a_requester_sees_without_conditions_and_counted_only_where_it_is_asked_for(house):
+    place, client = "/api/datasets/orders/counts?floor=15", house.client("key-amina")
+
+    def counted(client, query=""):
+        told = client.get(place + query).json()
+        del told["counted_at"]
+        return tuple(told.values())
+
+    assert (None, 3, None, False) == counted(client) == counted(client, "&population=false")
+    assert (None, 3, 10, True) == counted(client, "&population=true")
+    assert (6, 0, 0, True) == counted(house.client("key-omar"), "&population=true")
+    place = place.replace("floor=15", "since=2020-01-01&floor=100")
+    assert (None, 0, 10, True) == counted(client, "&population=true")
+
+
+def test_a_population_of_a_dataset_that_needs_a_condition_is_not_known(house):
+    house.catalogue.add(
+        Dataset("since", "shop", sql="select id from orders where id >= :from_id",
+                parameters=(Parameter("from_id", "integer"),))
+    )  # fmt: skip
+    told = house.client("key-amina").get("/api/datasets/since/counts?from_id=19&population=true").json()
+
+    assert (2, None, False) == (
+        told["visible_output_count"], told["population_count"], told["population_count_computed"],
+    )  # fmt: skip
+
+
+def test_a_population_is_of_the_instant_of_the_other_counts(house, monkeypatch):
+    """A row that comes between two of the counts is in none of them."""
+    count, shop = SqliteSnapshot.count, house.shop.removeprefix("sqlite:///")
+
+    def and_then_write(snapshot, *asked, **how):
+        counted = count(snapshot, *asked, **how)
+        with contextlib.closing(sqlite3.connect(shop)) as writer, writer:
+            writer.execute("insert into orders values ((select max(id) + 2 from orders), 'north', 1, '2026-01-01')")
+        return counted
+
+    monkeypatch.setattr(SqliteSnapshot, "count", and_then_write)
+    client = house.client("key-amina")
+    (one, two) = (client.get("/api/datasets/orders/counts?population=true").json() for _ in range(2))
+
+    assert 10 == one["visible_output_count"] == one["population_count"]
+    assert 12 == two["visible_output_count"] == two["population_count"]
 
 
 def test_counts_of_a_dataset_that_is_not_there_or_not_permitted(house):

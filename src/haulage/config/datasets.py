@@ -18,7 +18,7 @@ from haulage.config.grouping import judge_grouping, read_dimensions, read_measur
 from haulage.config.kinds import ANY, BOOLEAN, COUNT, TEXT, TEXTS, Kind, one_of
 from haulage.config.table import Table
 from haulage.core.binds import bound_names
-from haulage.core.catalogue import NAME, PARAMETER_TYPES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
+from haulage.core.catalogue import NAME, PARAMETER_TYPES, QUERY_NAMES, RESERVED_BINDS, Column, Dataset, Pages, Parameter
 from haulage.core.limits import BuildLimits
 from haulage.core.parents import BIND
 from haulage.core.values import read_value
@@ -29,6 +29,10 @@ VERIFY_KIND = one_of(("end", "full"), "check")
 COLUMN_KIND = one_of(COLUMN_TYPES, "type of a column")
 PARAMETER_KIND = one_of(PARAMETER_TYPES, "type of a parameter")
 PARALLEL_MAX = 16
+OWN_NAMES = {
+    **dict.fromkeys(RESERVED_BINDS, "this name is bound by Haulage itself"),
+    **dict.fromkeys(QUERY_NAMES, "in a query string this name is Haulage's own"),
+}
 POLICY_BINDS = tuple(name for name in RESERVED_BINDS if name != "as_of")  # that is another each time
 ORDER_TERM = re.compile(r"\S+( (asc|desc))?( nulls (first|last))?", re.IGNORECASE)
 
@@ -247,8 +251,8 @@ def _judge_pages(dataset: Dataset, pages: Pages, path: str, faults: Faults) -> N
 def _judge_parameter(parameter: Parameter, path: str, faults: Faults) -> None:
     if not NAME.fullmatch(parameter.name):
         faults.say(f"{path}: write a name of small letters, digits and _ that begins with a letter, at most 63")
-    if parameter.name in RESERVED_BINDS:
-        faults.say(f"{path}: this name is bound by Haulage itself; choose another")
+    if parameter.name in OWN_NAMES:
+        faults.say(f"{path}: {OWN_NAMES[parameter.name]}; choose another")
     if (parameter.type == "choice") != bool(parameter.choices):
         write = 'choices = ["one", "two"]' if parameter.type == "choice" else 'type = "choice"'
         faults.say(f"{path}: choices and the type choice belong together; write {write} too")

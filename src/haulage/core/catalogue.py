@@ -20,6 +20,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 PARAMETER_TYPES = ("text", "integer", "decimal", "boolean", "date", "timestamp", "choice")
 RESERVED_BINDS = ("requester_tenant", "requester_account", "requester_grants", "as_of")  # DECISIONS 38
 
+QUERY_NAMES = ("population", "group_by", "subtotals", "pivot", "columns", "limit")  # a query string's own
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

@@ -75,8 +75,8 @@ class Built(NamedTuple):
     sha256: str
     etag: str | None
     complete: bool = True  # as far as its maker says
-    logical_count: int | None = None  # of a grouped file, how many groups it holds
     policy_revision: str | None = None  # as a query answered in the snapshot
+    logical_count: int | None = None  # of a grouped file, how many groups it holds
 
 
 def build(
@@ -101,11 +101,11 @@ def build(
     with source.snapshot() as read:
         if read.session is not None:
             entered(read.session)
+        policy = order.plan.get("policy", {})
+        revision = revision_in(read, policy, reading.session) if "sql" in policy else None
         groups = _groups(order, read) if "grouped" in order.plan else None
         snapshot = groups or read
         report = groups.reporting(report) if groups else report
-        policy = order.plan.get("policy", {})
-        revision = revision_in(read, policy, reading.session) if "sql" in policy else None
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
@@ -136,8 +136,8 @@ def build(
         bytes=measured.size,
         sha256=measured.sha256,
         etag=measured.etag,
-        logical_count=None if groups is None else groups.groups,
         policy_revision=revision,
+        logical_count=None if groups is None else groups.groups,
     )
 
 

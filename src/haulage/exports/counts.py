@@ -23,7 +23,11 @@ RETRY_SECONDS = 5  # told to a requester who comes when no worker lives or the q
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows the conditions give. None is not counted, or not for this requester to know."""
+    """How many rows the conditions give. None is not counted, or not for this requester to know.
+
+    Args:
+        population_count: what there is for this requester without conditions, where it was asked for.
+    """
 
     output_count: int | None
     visible_output_count: int | None
@@ -39,18 +43,23 @@ def counts_of_host(
     seconds: float,
     now: int,
     parent: ParentRef | None = None,
+    population: Resolved | None = None,
 ) -> Counts:
     """What the host's own count function says; nothing else is known of rows that its code makes."""
     if dataset.count is None:
         return Counts(None, None, None)
+    above = {} if parent is None else {BIND: parent.bound}
+    everybody = None
     try:
-        above = {} if parent is None else {BIND: parent.bound}
         counted = within(seconds, dataset.count, requester, **above, **resolved.values)
+        if population is not None:
+            everybody = within(seconds, dataset.count, requester, **above, **population.values)
     except Overdue as overdue:
         raise Refused("count_timeout", retry_after=RETRY_SECONDS) from overdue
     except Exception as problem:
         raise Refused("source_failed", f"The dataset {dataset.name!r} could not be counted.") from problem
-    return Counts(None, counted, None if counted is None else now)
+    at = None if counted is None and everybody is None else now
+    return Counts(None, counted, at, everybody, everybody is not None)
 
 
 def counts_of_source(
@@ -60,8 +69,14 @@ def counts_of_source(
     *,
     everybody: bool,
     given_up: Callable[[], bool] | None,
+    population: Mapping[str, Any] | None = None,
 ) -> Counts:
-    """What a query gives, counted in one read transaction; ``everybody``: also the rows that its predicate hides."""
+    """What a query gives, counted in one read transaction.
+
+    Args:
+        everybody: also the rows that its predicate hides.
+        population: the same plan without conditions, where that is asked for.
+    """
     try:
         with open_source().snapshot() as snapshot:
             visible = snapshot.count(_counted(snapshot, plan), seconds, given_up=given_up)
@@ -71,9 +86,13 @@ def counts_of_source(
             if plan["visible"] is not None and everybody:
                 unseen = {**plan, "visible": None}
                 everything = snapshot.count(_counted(snapshot, unseen), seconds, given_up=given_up)
+            all_of_it = None
+            if population is not None:
+                all_of_it = snapshot.count(_counted(snapshot, population), seconds, given_up=given_up)
     except BuildFailed as failed:
         raise as_refusal(failed) from failed
-    return Counts(everything if everybody else None, visible, snapshot.at)
+    output = everything if everybody else None
+    return Counts(output, visible, snapshot.at, all_of_it, all_of_it is not None)
 
 
 def _counted(snapshot: Snapshot, plan: Mapping[str, Any]) -> Reading:

@@ -64,6 +64,11 @@ def defaults_of(dataset: Dataset) -> Resolved:
     return _resolved(dataset, values)
 
 
+def population_of(dataset: Dataset) -> Resolved | None:
+    """Every parameter at its default, for who asks for no condition; None where one of them has none and is needed."""
+    return None if any(parameter.required for parameter in dataset.parameters) else defaults_of(dataset)
+
+
 def _resolved(dataset: Dataset, values: Mapping[str, Any]) -> Resolved:
     binds = {p.name: _bound(p, values[p.name]) for p in dataset.parameters}
     shown = {p.name: plain(values[p.name]) for p in dataset.parameters}

@@ -29,7 +29,7 @@ from haulage.exports.grouping import Grouping, grouped_of
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
 from haulage.exports.offered import formats_of
-from haulage.exports.parameters import resolve_parameters
+from haulage.exports.parameters import Resolved, population_of, resolve_parameters
 from haulage.exports.parents import Parents
 from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
 from haulage.exports.policies import Policies
@@ -332,6 +332,7 @@ class Exports:
         *,
         group_by: Sequence[str] | None = None,
         parent: str | int | None = None,
+        population: bool = False,
         given_up: Callable[[], bool] | None = None,
     ) -> Counts:
         """Rows that the conditions give, counted now in one read transaction.
@@ -340,6 +341,7 @@ class Exports:
 
         Args:
             group_by: count the groups of these dimensions, which are the regular rows of a grouped export.
+            population: count as well what there is with every parameter at its default, where each has one.
             given_up: asked while it is counted; true ends the statement, as nobody waits for the answer.
 
         Raises:
@@ -352,13 +354,22 @@ class Exports:
         resolved = resolve_parameters(declared, parameters or {})
         grouped = grouped_of(declared, Grouping(group_by))
         seconds = (declared.limits or self._limits.build).count_seconds
+        without = population_of(declared) if population else None
         if not declared.of_source:
-            return counts_of_host(declared, requester, resolved, seconds, self._store.now(), whose)
-        sql = query_of(declared, resolved, self._doors.evaluate_seconds)
-        plan = freeze(declared, sql, resolved, requester, self._store.now(), None, whose, grouped)
-        everybody = requester.holds(COUNTS_ALL)
-        opened = partial(self._open_source, declared.source)
-        return counts_of_source(opened, plan, seconds, everybody=everybody, given_up=given_up)
+            return counts_of_host(declared, requester, resolved, seconds, self._store.now(), whose, without)
+
+        def planned(resolved: Resolved) -> dict[str, Any]:
+            sql = query_of(declared, resolved, self._doors.evaluate_seconds)
+            return freeze(declared, sql, resolved, requester, self._store.now(), None, whose, grouped)
+
+        return counts_of_source(
+            partial(self._open_source, declared.source),
+            planned(resolved),
+            seconds,
+            everybody=requester.holds(COUNTS_ALL),
+            given_up=given_up,
+            population=None if without is None else planned(without),
+        )
 
     def preview(
         self,

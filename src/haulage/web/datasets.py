@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from haulage.core.catalogue import Column, Dataset, Parameter
+from haulage.core.catalogue import QUERY_NAMES, Column, Dataset, Parameter
 from haulage.core.clock import rfc3339
 from haulage.core.errors import Fault, Refused
 from haulage.core.parents import BIND, Parent
@@ -38,7 +38,14 @@ COUNTS_IN_ALL = 2 * COUNTS_AT_ONCE  # of this process, so that one tenant cannot
 RETRY_SECONDS = 2
 ROWS = 20  # of a preview
 NAMES_MAX = 1_000
-OWN_NAMES = ("group_by", "subtotals", "pivot", "columns", "limit")  # of the query string, and no parameter's
+
+
+POPULATION = {
+    "name": "population",
+    "in": "query",
+    "description": "true counts as well what there is without conditions: every parameter at its default.",
+    "schema": {"type": "boolean", "default": False},
+}
 
 
 class Places:
@@ -109,7 +116,7 @@ SUBTOTALS = {
         {200: CountsShown},
         "forbidden", "not_found", "invalid", "source_failed", "source_unavailable", "source_locked", "count_timeout",
     ),
-    openapi_extra={"parameters": [PARAMETERS, GROUP_BY]},
+    openapi_extra={"parameters": [PARAMETERS, GROUP_BY, POPULATION]},
 )  # fmt: skip
 async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
     """How many rows the conditions give now, or groups, counted in one read transaction; it ends with the client."""
@@ -122,6 +129,7 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
             given.parameters,
             group_by=given.names("group_by"),
             parent=given.parent,
+            population=given.is_true("population"),
             given_up=given_up,
         )
     return document(
@@ -212,6 +220,17 @@ class _Given:
         """A list of names; None where it is not there."""
         return self.own[key].split(",") if key in self.own else None
 
+    def is_true(self, key: str) -> bool:
+        """Say whether it is true; not, where it is not there.
+
+        Raises:
+            Refused: ``invalid`` for anything but ``true`` and ``false``.
+        """
+        text = self.own.get(key, "false")
+        if text not in ("true", "false"):
+            raise Refused("invalid", faults=[Fault(f"/query/{key}", "write true or false")])
+        return text == "true"
+
 
 def _given(request: Request, asking: Asking, name: str) -> _Given:
     """What a query string says; a name that is repeated, or a list by declaration, is a list."""
@@ -220,7 +239,7 @@ def _given(request: Request, asking: Asking, name: str) -> _Given:
     given: dict[str, list[str]] = {}
     for key, value in request.query_params.multi_items():  # Once: looking each name up took 8 s for 64 KiB of names.
         given.setdefault(key, []).append(value)
-    own = {key: ",".join(given.pop(key)) for key in OWN_NAMES if key in given}
+    own = {key: ",".join(given.pop(key)) for key in QUERY_NAMES if key in given}
     parameters = {key: values if key in many or len(values) > 1 else values[0] for key, values in given.items()}
     parent = parameters.pop(BIND, None) if dataset is not None and dataset.parent is not None else None
     return _Given(parameters, parent, own)

@@ -68,8 +68,8 @@ class Bench:
     heartbeat: Heartbeat
     source_of: Callable[[str], tuple[str, float]]  # a source's URL and busy time; KeyError when unknown
     permit: Callable[[ExportRun], None]  # raises BuildFailed("permission_lost")
-    revision: Callable[[ExportRun], str | None]  # of what may be seen, where the host's own code says it
     observe: events.Observe
+    revision: Callable[[ExportRun], str | None] = lambda _run: None  # of what may be seen, where code of the host says
 
 
 class Stop(StrEnum):

@@ -104,7 +104,7 @@ class Supervisor:
             only_run=only_run,
         )
         self._heartbeat = Heartbeat(store.exports, limits, self._announce, observe)  # type: ignore[arg-type]  # any Runs beats
-        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, revision, observe)
+        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, observe, revision)
         self._terms = Terms(
             worker=self.id,
             lease_seconds=limits.lease_seconds,
