@@ -264,6 +264,9 @@ def test_aggregating_has_no_total_and_groups_are_no_rows(reader):
     assert card.locator("progress").evaluate("bar => [bar.value, bar.max]") == [30, 64]
     page.get_by_label("Language").select_option("ja")
     expect(card.locator(".counted")).to_have_text("64 セル中 30 セル · うち 21 グループ")
+    let_list_say(page, run_shown(revision=9, phase="aggregating", progress={**progress, **units}))  # By another worker.
+    expect(card.locator(".counted")).to_contain_text("総数はまだ分かりません")
+    assert card.locator("progress").evaluate("bar => bar.position") == -1
 
 
 def test_a_file_that_is_not_for_its_reader_any_more_can_be_exported_again(reader):
