@@ -182,7 +182,7 @@ class PostgresqlSnapshot:
             rows=lambda what: self._wrapped(reading, what, str),
             key=lambda name: Value(key_of(*value(name))),
             number=lambda name: Sum(summed(name, *value(name))),
-            ordered=lambda name: Value(ordered(*value(name))),
+            ordered=lambda name: ordered(*value(name)),
         )
         return grouped_reading(reading, list(kinds), by, aggregates, spoken, levels)
 
