@@ -142,7 +142,7 @@ def measure_column(measure: Measure, base: Mapping[str, Column], header: str | N
         kind = "integer"
     elif measure.function in ("min", "max"):
         native = None if of is None else of.native
-        kind = kind if kind in ("integer", "decimal", "float", "date", "timestamp") else "text"
+        kind = kind if kind in ("integer", "decimal", "float", "date", "timestamp", "boolean", "bytes") else "text"
         if of is not None and of.type is None and of.native is None:  # a source with a type per value
             kind = None
     elif measure.function == "avg" and kind == "integer":

@@ -172,7 +172,7 @@ class PostgresqlSnapshot:
             rows=lambda what: self._wrapped(reading, what, str),
             key=lambda name: Value(key_of(*value(name))),
             number=lambda name: Sum(summed(name, *value(name))),
-            ordered=lambda name: Value(ordered(*value(name))),
+            ordered=lambda name: ordered(*value(name)),
         )
         return grouped_reading(reading, list(kinds), question, spoken)
 

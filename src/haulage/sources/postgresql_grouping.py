@@ -7,7 +7,7 @@ intervals do, are grouped by the text that is written.
 
 from __future__ import annotations
 
-from haulage.sources.grouping import SUMMED, not_summed
+from haulage.sources.grouping import SUMMED, Value, not_summed
 from haulage.sources.postgresql_rows import Kind
 from haulage.sources.query import Name
 
@@ -27,7 +27,7 @@ def key_of(kind: Kind, column: str, declared: str | None) -> str:
         return f"case when {column} = 0 then '0' else {column} end"  # there is a zero below zero
     if kind.native.startswith(_COLLATED):
         return f'{column} collate "C"'
-    return f'({kind.written(column, declared)})::text collate "C"'
+    return _text(kind, column, declared)
 
 
 def summed(name: Name, kind: Kind, column: str, declared: str | None) -> str:
@@ -39,14 +39,28 @@ def summed(name: Name, kind: Kind, column: str, declared: str | None) -> str:
     return column
 
 
-def ordered(kind: Kind, column: str, declared: str | None) -> str:
-    """A value that has a place in an order; what is neither number nor day is ordered as text."""
+def ordered(kind: Kind, column: str, declared: str | None) -> Value:
+    """A value that has a place in an order; what is neither number nor day is ordered as text.
+
+    Booleans and bytes have no least value before version 18; as text they have the same order.
+    """
     if kind.type in ("integer", "date", "timestamp"):
-        return column
+        return Value(column)
     if kind.type in ("decimal", "float"):
-        return key_of(kind, column, declared)
+        return Value(key_of(kind, column, declared))
+    if kind.type == "boolean":
+        return Value(f'{column}::text collate "C"', "{}::boolean")
+    if kind.type == "bytes":
+        return Value(f"pg_catalog.encode({column}, 'hex') collate \"C\"", "pg_catalog.decode({}, 'hex')")
     if kind.native.startswith(_COLLATED):
-        return f'{column} collate "C"'
+        return Value(f'{column} collate "C"')
+    return Value(_text(kind, column, declared))
+
+
+def _text(kind: Kind, column: str, declared: str | None) -> str:
+    """What is written of a value: the cast of an address has a mask that its output has not."""
+    if kind.native == "inet":
+        return f'pg_catalog.abbrev({column}) collate "C"'
     return f'({kind.written(column, declared)})::text collate "C"'
 
 
