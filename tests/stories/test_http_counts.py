@@ -11,7 +11,7 @@ from tests.stories.conftest import read_all
 
 from haulage.core.catalogue import Dataset, Parameter
 from haulage.core.limits import BuildLimits, ExportLimits
-from haulage.exports.request import Counts
+from haulage.exports.counts import Counts
 from haulage.sources.sqlite import SqliteSnapshot
 from haulage.web.datasets import COUNTS_AT_ONCE
 

@@ -9,31 +9,25 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from haulage.core import events
-from haulage.core.catalogue import Catalogue, Column, Dataset
+from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.clock import new_id
 from haulage.core.errors import ArtifactsUnavailable, Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
-from haulage.core.parents import ParentRef
 from haulage.core.ports import Artifacts, KeptKey, Query, Source, Storage, Transaction
-from haulage.core.requester import COUNTS_ALL, OPERATOR, Requester
+from haulage.core.requester import OPERATOR, Requester
 from haulage.exports.access import Standing, access_dataset, access_file, access_run
-from haulage.exports.columns import Columns
-from haulage.exports.counts import RETRY_SECONDS, Counts, counts_of_host, counts_of_source
+from haulage.exports.counts import RETRY_SECONDS
 from haulage.exports.gone import Gone, let_go
-from haulage.exports.grouping import Grouping, grouped_of
+from haulage.exports.grouping import Grouping
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.needs import ExportStore
-from haulage.exports.offered import formats_of
-from haulage.exports.parameters import Resolved, population_of, resolve_parameters
-from haulage.exports.parents import Parents
-from haulage.exports.plan import Asked, Wish, check, draft, freeze, query_of
+from haulage.exports.plan import Asked, Wish, draft
 from haulage.exports.policies import Policies
-from haulage.exports.preview import ROWS_MAX, Preview, preview_of
+from haulage.exports.screen import Screen
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # of an open; others say nothing of the bytes
 LOST = {"failure_code": "artifact_lost", "expires_at": None}
@@ -49,7 +43,7 @@ class Accepted:
     replayed: bool = False
 
 
-class Exports:
+class Exports(Screen):
     """The export service; ``Haulage.exports`` is one."""
 
     def __init__(
@@ -70,16 +64,9 @@ class Exports:
             open_source: opens a source by its name in the configuration.
             standing: gives a requester as it is today.
         """
-        self._store = store
+        super().__init__(store, catalogue, open_source, limits, doors, observe)
         self._artifacts = artifacts
-        self._catalogue = catalogue
-        self._open_source = open_source
-        self._limits = limits
-        self._doors = doors
-        self._observe = observe
-        self.parents = Parents(catalogue, open_source, doors.host_seconds, observe)
         self.policies = Policies(catalogue, open_source, standing, doors.host_seconds, observe)
-        self._columns = Columns(open_source, doors.evaluate_seconds, self.parents.sample)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -178,19 +165,6 @@ class Exports:
             if not faults:
                 raise
             raise Refused("invalid", faults=[*faults, Fault("/dataset", refused.detail)]) from None
-
-    def _check(
-        self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault], parent: ParentRef | None
-    ) -> Wish:
-        try:
-            wish = check(asked, dataset, self._doors.evaluate_seconds, faults, parent)
-        except Refused as refused:
-            if refused.code != "invalid":
-                raise
-            more = self._columns.faults(dataset, asked.columns if asked.grouping.group_by is None else None)
-            raise Refused("invalid", faults=[*refused.faults, *more]) from None
-        self._columns.check(wish, requester)
-        return wish
 
     def _answered(self, requester: Requester, key: str | None, body_hash: str) -> Accepted | None:
         """What a key stands for already. A replay needs no source, and no dataset as it was at the request."""
@@ -312,10 +286,6 @@ class Exports:
             )
         )
 
-    def columns(self, dataset: Dataset) -> tuple[Column, ...] | None:
-        """The columns that a file of a dataset can have; None while its source cannot tell."""
-        return self._columns.of(dataset)
-
     def queue_position(self, run: ExportRun) -> int | None:
         """The place in the claim order now, from 1; None when the run is not waiting."""
         return self._store.exports.queue_position(run) if run.state == ExportLife.initial else None
@@ -323,88 +293,6 @@ class Exports:
     def storage(self, requester: Requester) -> Storage:
         """Bytes of the storage budget, in all and of the requester's tenant; the first are for the operator only."""
         return self._store.exports.storage(requester.tenant)
-
-    def counts(
-        self,
-        requester: Requester,
-        dataset: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        group_by: Sequence[str] | None = None,
-        parent: str | int | None = None,
-        population: bool = False,
-        given_up: Callable[[], bool] | None = None,
-    ) -> Counts:
-        """Rows that the conditions give, counted now in one read transaction.
-
-        ``output_count`` is None unless the requester holds ``counts.all`` (DECISIONS 23).
-
-        Args:
-            group_by: count the groups of these dimensions, which are the regular rows of a grouped export.
-            population: count as well what there is with every parameter at its default, where each has one.
-            given_up: asked while it is counted; true ends the statement, as nobody waits for the answer.
-
-        Raises:
-            Refused: as for a request, and ``count_timeout``.
-        """
-        declared = access_dataset(self._catalogue, dataset, requester)
-        whose = self.parents.read(declared, parent, "/query/parent")
-        if whose is not None:
-            self.parents.admit(requester, whose)
-        resolved = resolve_parameters(declared, parameters or {})
-        grouped = grouped_of(declared, Grouping(group_by))
-        seconds = (declared.limits or self._limits.build).count_seconds
-        without = population_of(declared) if population else None
-        if not declared.of_source:
-            return counts_of_host(declared, requester, resolved, seconds, self._store.now(), whose, without)
-
-        def planned(resolved: Resolved) -> dict[str, Any]:
-            sql = query_of(declared, resolved, self._doors.evaluate_seconds)
-            return freeze(declared, sql, resolved, requester, self._store.now(), None, whose, grouped)
-
-        return counts_of_source(
-            partial(self._open_source, declared.source),
-            planned(resolved),
-            seconds,
-            everybody=requester.holds(COUNTS_ALL),
-            given_up=given_up,
-            population=None if without is None else planned(without),
-        )
-
-    def preview(
-        self,
-        requester: Requester,
-        asked: Asked,
-        *,
-        rows: int = 20,
-        given_up: Callable[[], bool] | None = None,
-        faults: Sequence[Fault] = (),
-    ) -> Preview:
-        """The first rows of what an export would write, read now in one read transaction, by the plan of the export.
-
-        Args:
-            asked: as for an export; format, compression and options do not matter.
-            given_up: as for ``counts``.
-
-        Raises:
-            Refused: as for a request, ``count_timeout`` and ``preview_exceeded``.
-        """
-        declared = access_dataset(self._catalogue, asked.dataset, requester)
-        whose = self.parents.read(declared, asked.parent, "/query/parent")
-        if whose is not None:
-            self.parents.admit(requester, whose)
-        if not declared.of_source:
-            why = "code of the application makes its rows; there is no preview of them"
-            raise Refused("invalid", faults=[*faults, Fault("/path/name", why)])
-        able = next((each.name for each in formats_of(declared) if each.missing() is None), declared.formats[0])
-        asked = replace(asked, format=able, compression=None, options={})
-        wish = self._check(asked, declared, requester, faults, whose)
-        plan = freeze(
-            declared, wish.sql, wish.resolved, requester, self._store.now(), wish.columns, whose, wish.grouped
-        )
-        build = declared.limits or self._limits.build
-        opened = partial(self._open_source, declared.source)
-        return preview_of(opened, plan, min(rows, ROWS_MAX), build.count_seconds, build.sort_bytes, given_up)
 
     # -- ending ------------------------------------------------------------------------------------
 
