@@ -201,6 +201,17 @@ def test_one_answer_is_read_over_one_connection_and_nothing_is_said_of_that(tmp_
     assert () == plain.notices == alone.notices
 
 
+def test_large_cells_come_as_ever_after_the_answer(tmp_path):
+    """SQLite is told of a limit on cells where a reading has none that are larger."""
+    case = CASES["sqlite"](tmp_path)
+    sql = "select 1 as id, hex(zeroblob(100000)) as large"
+    made, content = built(case, tmp_path, Dataset("q", "shop", sql=sql, key=("id",), policy_revision="select 1"))
+    case.close()
+
+    assert 200_000 < len(content)
+    assert revision_of("select 1", "1") == made.policy_revision
+
+
 # -- functions ------------------------------------------------------------------------------------------------
 
 

@@ -173,3 +173,17 @@ def test_a_file_that_is_gone_is_told_where_it_was_asked_for(reader):
     card.get_by_role("button", name="Download").click()
 
     expect(card.get_by_role("alert")).to_have_text("That did not work: It is gone.")
+
+
+def test_a_file_whose_policy_has_changed_is_refused_in_words_and_offered_anew(reader):
+    page = reader.open()
+    card = start(page, "Orders")
+    expect_state(card, "ready")
+    again = card.get_by_role("button", name="Export again")
+    expect(again).to_be_hidden()
+    let_refuse(page, re.compile("/file$"), 410, "policy_changed", "What you may see has changed. Export again.")
+    card.get_by_role("button", name="Download").click()
+
+    expect(card.get_by_role("alert")).to_have_text("That did not work: What you may see has changed. Export again.")
+    again.click()
+    expect(page.locator("article")).to_have_count(2)

@@ -187,3 +187,12 @@ def test_a_preview_cuts_long_cells_and_tells_of_too_many_groups(house):
 
     assert [[1, "0" * 1_000 + "…"]] == cut["rows"]
     assert (422, "preview_exceeded") == (refused.status_code, refused.json()["code"])
+
+
+def test_a_population_of_groups_is_counted_in_groups(client):
+    place = "/api/datasets/sales/counts?group_by=third,odd&floor=17"
+    told = client.get(f"{place}&population=true").json()
+
+    assert (2, 3, True) == (
+        told["visible_output_count"], told["population_count"], told["population_count_computed"],
+    )  # fmt: skip
