@@ -77,7 +77,8 @@ def test_what_is_added_up_is_marked_and_what_is_rolled_up_is_not_null(reader):
     subtotal = page.locator('tr[data-kind="subtotal"]').first
     expect(subtotal.locator("td").nth(3)).to_have_text("all")
     expect(page.locator('tr[data-kind="regular"]', has_text="NULL").first).to_be_visible()
-    expect(page.locator('tr[data-kind="total"] td').nth(2)).to_have_text("all")
+    total = ["total", "", "all", "all", "8", "9", "-7", re.compile("^2026-")]
+    expect(page.locator('tr[data-kind="total"] td')).to_have_text(total)
     weights = [
         page.locator(f'tr[data-kind="{kind}"] td').first.evaluate("cell => getComputedStyle(cell).fontWeight")
         for kind in ("regular", "subtotal", "total")
@@ -89,7 +90,7 @@ def test_what_is_added_up_is_marked_and_what_is_rolled_up_is_not_null(reader):
 
 def test_a_stale_preview_is_given_up_and_never_shown(reader):
     page, held, failed = reader.open(), [], []
-    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.on("requestfailed", lambda request: failed.append(request.url) if PREVIEW.search(request.url) else None)
     choose(page, "Takings")
     open_preview(page)
 

@@ -23,6 +23,7 @@ export function resultTable({ columns, rows, grouped }, name) {
       const column = columns[index];
       const ofDimension = index >= marks && index < marks + dimensions;
       if (level && ofDimension && column && !level.has(column.key)) return el("td", {}, quiet(t("preview.all")));
+      if (index < marks && value === "") return el("td"); // The level of the grand total: it has no dimension.
       const cell = cellOf(value, isNumeric(column));
       if (index === 0 && marks && kind !== "regular") cell.append(...inOtherWords(kind));
       return cell;
