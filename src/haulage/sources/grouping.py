@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import Aggregate
+from haulage.core.grouping import UNHIDDEN, Aggregate
 from haulage.core.reading import Reading
 from haulage.sources.query import Name
 
@@ -70,6 +70,7 @@ def grouped_reading(
         by: keys of columns.
         levels: places of ``by`` that are grouped by, for a source that has sets.
     """
+    _refuse_hidden(reading, names, by, aggregates)
     keys = [spoken.key(_named(key, names, "dimensions")) for key in by]
     inner = [f"{key.sql} as k{place}" for place, key in enumerate(keys)]
     groups = [f"k{place}" for place in range(len(keys))]
@@ -109,6 +110,19 @@ def _aggregated(aggregate: Aggregate, names: Sequence[Name], spoken: Spoken) -> 
         value = spoken.ordered(name)
         return value.sql, aggregate.function + "({})", value.shown
     return spoken.key(name).sql, "count({})" if aggregate.function == "count" else "count(distinct {})", "{}"
+
+
+def _refuse_hidden(
+    reading: Reading, names: Sequence[Name], by: Sequence[str], aggregates: Sequence[Aggregate]
+) -> None:
+    """Refuse what would show a value of a hidden column: the configuration cannot know the second of one name."""
+    hidden = {key.lower() for key in reading.hidden}
+    shown = [("dimensions", key) for key in by]
+    shown += [("measures", each.column) for each in aggregates if each.column and each.function not in UNHIDDEN]
+    for what, key in shown:
+        name = _named(key, names, what)
+        if {name.own.lower(), name.key.lower()} & hidden:
+            raise BuildFailed("source_failed", cause=f"{what}: the column {key!r} is hidden, and a value of it would show")
 
 
 def _named(key: str, names: Sequence[Name], what: str) -> Name:
