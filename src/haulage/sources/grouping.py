@@ -46,14 +46,12 @@ class Spoken(NamedTuple):
         key: the value by which rows are grouped by a column.
         number: a column that is summed.
         ordered: a column whose least and greatest value is looked for.
-        sets: the database has GROUPING SETS.
     """
 
     rows: Callable[[str], str]
     key: Callable[[Name], Value]
     number: Callable[[Name], Sum]
     ordered: Callable[[Name], Value]
-    sets: bool = False
 
 
 def grouped_reading(
@@ -112,9 +110,7 @@ def _aggregated(aggregate: Aggregate, names: Sequence[Name], spoken: Spoken) -> 
     return spoken.key(name).sql, "count({})" if aggregate.function == "count" else "count(distinct {})", "{}"
 
 
-def _refuse_hidden(
-    reading: Reading, names: Sequence[Name], by: Sequence[str], aggregates: Sequence[Aggregate]
-) -> None:
+def _refuse_hidden(reading: Reading, names: Sequence[Name], by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
     """Refuse what would show a value of a hidden column: the configuration cannot know the second of one name."""
     hidden = {key.lower() for key in reading.hidden}
     shown = [("dimensions", key) for key in by]
@@ -122,7 +118,9 @@ def _refuse_hidden(
     for what, key in shown:
         name = _named(key, names, what)
         if {name.own.lower(), name.key.lower()} & hidden:
-            raise BuildFailed("source_failed", cause=f"{what}: the column {key!r} is hidden, and a value of it would show")
+            raise BuildFailed(
+                "source_failed", cause=f"{what}: the column {key!r} is hidden, and a value of it would show"
+            )
 
 
 def _named(key: str, names: Sequence[Name], what: str) -> Name:
