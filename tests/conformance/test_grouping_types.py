@@ -6,7 +6,8 @@ import pytest
 from tests.conformance.source_cases import CASES
 from tests.conformance.test_grouping import rows_of
 
-from haulage.core.grouping import Dimension, Grouped, Measure
+from haulage.core.errors import BuildFailed
+from haulage.core.grouping import Dimension, Grouped, Measure, levels_of
 from haulage.core.reading import Reading
 
 pytestmark = pytest.mark.slow
@@ -84,3 +85,34 @@ def test_an_address_is_grouped_as_it_is_written(made):
     _, rows = measured(case, ("v",))
 
     assert ["10.0.0.1", "10.0.0.1/8", "::1", None] == [row[3] for row in rows[:4]]
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql", "mariadb", "duckdb"])
+@pytest.mark.parametrize("key", ["secret_2", "SECRET"])
+def test_no_second_and_no_other_spelling_of_a_hidden_column_is_shown(made, name, key):
+    made_of = made(name, "integer", ["1"])
+    sql = "select v, v as secret, v as secret from t"
+
+    def asked(column, *measures):
+        reading = Reading(sql, {}, {}, None, ("secret",), (), None, {})
+        grouped = Grouped((Dimension("g", "g", column),), measures, ((),))
+        return rows_of(made_of, grouped, reading=reading)[1]
+
+    assert [1, 1] == [row[-1] for row in asked("v", Measure("n", "n", "count_distinct", key))]
+    for dimension, function in ((key, "count"), ("v", "sum"), ("v", "avg"), ("v", "min"), ("v", "max")):
+        with pytest.raises(BuildFailed) as failed:
+            asked(dimension, Measure("m", "m", function, None if function == "count" else key))
+        assert "is hidden" in failed.value.cause
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql", "mariadb", "duckdb"])
+def test_distinct_counts_of_many_levels_fit_in_the_memory_of_the_source(made, name):
+    values = [str(number) for number in range(6)]
+    sql = "select v, " + ", ".join(f"v % {number + 2} as d{number}" for number in range(6)) + " from t"
+    dimensions = tuple(Dimension(f"d{number}", f"d{number}", f"d{number}") for number in range(6))
+    names = [each.key for each in dimensions]
+    grouped = Grouped(dimensions, OF_V, levels_of("cube", names))
+    _, rows, _ = rows_of(made(name, "integer", values), grouped, reading=Reading(sql, {}, {}, None, (), (), None, {}))
+
+    assert ("total", "", *[None] * 6, 6, 0, 5) == rows[-1]
+    assert {row[1] for row in rows} == {grouped.level_name(level) for level in (grouped.full, *grouped.levels)}

@@ -16,11 +16,11 @@ from haulage.config.faults import Faults
 from haulage.config.kinds import TEXT, TEXTS, Given, one_of
 from haulage.config.table import Table
 from haulage.core.catalogue import FUNCTIONS, NAME, Dataset, Dimension, Measure
+from haulage.core.grouping import UNHIDDEN
 
 MEASURE = re.compile(r"\s*([a-z_]+)\s*(?:\(\s*(.*?)\s*\))?\s*")
 FUNCTION_KIND = one_of(FUNCTIONS, "function")
 EXAMPLE = '"count", "sum(total)" or {function = "sum", column = "total"}'
-UNHIDDEN = ("count", "count_distinct")  # of what functions say of a column nothing is a value of it
 
 
 def read_dimensions(table: Table) -> tuple[Dimension, ...]:

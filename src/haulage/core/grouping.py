@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 FUNCTIONS = ("count", "count_distinct", "sum", "avg", "min", "max")
+UNHIDDEN = ("count", "count_distinct")  # of what functions say of a column nothing is a value of it
 REGULAR, SUBTOTAL, TOTAL = "regular", "subtotal", "total"  # what a row of a grouped result is
 WORDS = ("total", "rollup", "cube")  # for levels
 CUBE_DIMENSIONS = 10  # a cube over more has thousands of levels

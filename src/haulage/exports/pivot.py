@@ -186,4 +186,5 @@ def _shown(value: Any) -> str:
         return str(value.isoformat())
     if kind == "bytes":
         return bytes(value).hex()
-    return str(value) or EMPTY
+    text = str(value)
+    return f'"{text}"' if text in (NULL, ALL, EMPTY) else text or EMPTY  # a value is not to be taken for a total

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import Aggregate, Question
+from haulage.core.grouping import UNHIDDEN, Aggregate, Question
 from haulage.core.reading import Reading
 from haulage.sources.query import Name
 
@@ -57,6 +57,7 @@ class Spoken(NamedTuple):
 def grouped_reading(reading: Reading, names: Sequence[Name], question: Question, spoken: Spoken) -> Reading:
     """The groups of a reading: its dimensions, then what was aggregated; where there are levels also of which."""
     levels = question.levels
+    _refuse_hidden(reading, names, question)
     keys = [spoken.key(_named(key, names, "dimensions")) for key in question.by]
     inner = [f"{key.sql} as k{place}" for place, key in enumerate(keys)]
     groups = [f"k{place}" for place in range(len(keys))]
@@ -96,6 +97,21 @@ def _aggregated(aggregate: Aggregate, names: Sequence[Name], spoken: Spoken) -> 
         value = spoken.ordered(name)
         return value.sql, aggregate.function + "({})", value.shown
     return spoken.key(name).sql, "count({})" if aggregate.function == "count" else "count(distinct {})", "{}"
+
+
+def _refuse_hidden(reading: Reading, names: Sequence[Name], question: Question) -> None:
+    """Refuse what would show a value of a hidden column: the configuration cannot know the second of one name."""
+    hidden = {key.lower() for key in reading.hidden}
+    shown = [("dimensions", key) for key in question.by]
+    shown += [
+        ("measures", each.column) for each in question.aggregates if each.column and each.function not in UNHIDDEN
+    ]
+    for what, key in shown:
+        name = _named(key, names, what)
+        if {name.own.lower(), name.key.lower()} & hidden:
+            raise BuildFailed(
+                "source_failed", cause=f"{what}: the column {key!r} is hidden, and a value of it would show"
+            )
 
 
 def _named(key: str, names: Sequence[Name], what: str) -> Name:
