@@ -15,7 +15,7 @@ from tests.stories.server_values import DUCKDB, MARIADB, POSTGRESQL
 from haulage.artifacts.part import PartFile
 from haulage.core.catalogue import Column, Dataset, Parameter
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import Aggregate
+from haulage.core.grouping import Aggregate, Question
 from haulage.core.requester import Requester
 from haulage.exports.build import BuildOrder, build
 from haulage.exports.parameters import resolve_parameters
@@ -195,11 +195,11 @@ def test_groups_and_measures_know_no_more_than_what_is_written(case):
     """Of the true values there are four groups, and the greatest is another."""
     asked = reading(orders(), requester())
     with case.open().snapshot() as snapshot:
-        groups = snapshot.grouped(asked, ["customer"], [Aggregate("count", None)])
+        groups = snapshot.grouped(asked, Question(["customer"], [Aggregate("count", None)]))
         assert [("acme", 1), (None, 4)] == [(name, int(rows)) for name, rows, *_ in rows_of(snapshot, groups)]
         assert 2 == snapshot.count(groups, 60)
         of_all = [Aggregate(function, "customer") for function in ("min", "max", "count", "count_distinct")]
-        ((least, greatest, count, distinct, *_),) = rows_of(snapshot, snapshot.grouped(asked, [], of_all))
+        ((least, greatest, count, distinct, *_),) = rows_of(snapshot, snapshot.grouped(asked, Question([], of_all)))
 
     assert ("acme", "acme", 1, 1) == (least, greatest, int(count), int(distinct))
 
