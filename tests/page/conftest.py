@@ -93,6 +93,13 @@ label = "Secret"
 permission = "secret.read"
 sql = "select id from orders"
 
+[datasets.guarded]
+source = "shop"
+label = "Guarded"
+sql = "select id from orders where id < 4"
+key = ["id"]
+policy_revision = "select revision from policy"
+
 [datasets.takings]
 source = "shop"
 label = "Takings"
@@ -212,6 +219,7 @@ def _make_shop(path: Path) -> None:
         columns = "id integer primary key, customer text, status text, total real, placed_at text"
         shop.execute(f"create table orders ({columns})")
         shop.executemany("insert into orders values (?, ?, ?, ?, ?)", rows)
+        shop.execute("create table policy as select 1 as revision")
         shop.commit()
 
 
