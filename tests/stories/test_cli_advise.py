@@ -30,6 +30,12 @@ key = ["id"]
 wanted = {type = "text"}
 until = {type = "date", optional = true}
 
+[datasets.ledger]
+source = "shop"
+sql = "select id from orders"
+key = ["id"]
+policy_revision = "select max(book) from owners where account = :requester_account"
+
 [datasets.report]
 command = ["/bin/cp", "/dev/null", "{file}"]
 formats = {txt = {suffix = ".txt", media_type = "text/plain"}}
@@ -89,6 +95,14 @@ def test_what_was_advised_is_applied_by_the_operator_and_advised_no_more(termina
     }
     assert {"name": "orders", "problems": [], "warnings": [], "explained_with": {}, "advice": []} == after["items"][0]
     assert after["ok"]
+
+
+def test_the_query_of_a_policy_revision_has_advice_too(terminal):
+    (dataset,) = terminal.run("datasets", "check", "ledger", "--advise", "--json").document["items"]
+
+    assert [("policy_revision", 'CREATE INDEX "owners_account" ON "owners" ("account")')] == [
+        (each["about"], each["statement"]) for each in dataset["advice"]
+    ]
 
 
 def test_a_value_without_a_default_is_an_example_and_said_so(terminal):

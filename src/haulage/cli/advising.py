@@ -17,6 +17,7 @@ from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of
 from haulage.exports.reading import reading_of
+from haulage.exports.revision import reading_of as policy_reading
 from haulage.sources.advice import Advice, advice_of
 
 
@@ -85,7 +86,10 @@ def statements(all_of_them: Declared, dataset: Dataset, examples: dict[str, Any]
     resolved = resolve_parameters(dataset, {name: value for name, value in examples.items() if name != BIND})
     sql = query_of(dataset, resolved, settings.doors.evaluate_seconds)
     of = None if parent is None else ParentRef(parent.kind, str(examples[BIND]), parent.type)
-    yield "query", dataset.source, reading_of(freeze(dataset, sql, resolved, settings.operator, now_ms(), None, of))
+    plan = freeze(dataset, sql, resolved, settings.operator, now_ms(), None, of)
+    yield "query", dataset.source, reading_of(plan)
+    if "sql" in plan.get("policy", {}):
+        yield "policy_revision", dataset.source, policy_reading(plan["policy"], plan.get("session", {}))
     if parent is not None and parent.function is None:
         reading = owners_reading(parent, settings.operator.tenant, examples[BIND])
         yield f"parents.{parent.kind}", parent.source, reading

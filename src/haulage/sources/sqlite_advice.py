@@ -17,6 +17,7 @@ from haulage.sources.indexes import Field, Index, Table, Term, Word, named
 from haulage.sources.query import quoted
 
 OPTIONAL = "SQLite uses no index for a condition that may be left out; a Python dataset can write its query without it"
+_USING = re.compile(" USING (?!AUTOMATIC )| VIRTUAL TABLE ")
 _STEP = re.compile(r"(SCAN|SEARCH) (?:TABLE )?(.+?)(?: AS (.+?))?(?: USING .*| VIRTUAL TABLE .*)?", re.DOTALL)
 
 
@@ -33,7 +34,8 @@ class SqliteFacts:
         self._plan = self._planned(connection)
         self._schema = connection.execute("select type, name, tbl_name, sql from sqlite_schema").fetchall()
         self._sizes = self._known_sizes()
-        read = [step for step in self._plan if step.startswith("SCAN ") or " USING AUTOMATIC " in step]
+        # For max() it says SEARCH of a table that it reads whole.
+        read = [step for step in self._plan if step.startswith("SCAN ") or not _USING.search(step)]
         steps = [found for found in map(_STEP.fullmatch, read) if found]
         self._scanned = {(found[3] or found[2]).lower() for found in steps}
 
