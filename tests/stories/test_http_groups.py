@@ -140,6 +140,7 @@ def test_a_preview_has_the_first_rows_of_the_export(client):
         ("limit=0", "/query/limit"),
         ("limit=201", "/query/limit"),
         ("limit=x", "/query/limit"),
+        ("limit=" + "9" * 5_000, "/query/limit"),
         ("columns=nothing", "/columns/0"),
         ("floor=x", "/parameters/floor"),
         ("group_by=third&subtotals=odd", "/subtotals"),
@@ -150,6 +151,23 @@ def test_a_preview_refuses_what_a_request_would_refuse(client, query, pointer):
     refused = client.get(f"/api/datasets/sales/preview?{query}")
 
     assert (422, pointer) == (refused.status_code, refused.json()["errors"][0]["pointer"])
+
+
+def test_a_parameter_keeps_its_name_whatever_the_door_calls_its_own(house):
+    house.catalogue.add(
+        Dataset(
+            name="first",
+            source="shop",
+            sql="select id from orders where (:limit is null or id <= :limit) and (:columns is null or id > :columns)",
+            key=("id",),
+            parameters=(Parameter("limit", "integer", optional=True), Parameter("columns", "integer", optional=True)),
+        )
+    )
+    client = house.client("key-amina")
+    counts = client.get("/api/datasets/first/counts?limit=3&columns=1").json()
+    preview = client.get("/api/datasets/first/preview?limit=3&columns=1").json()
+
+    assert (2, [[2], [3]]) == (counts["visible_output_count"], preview["rows"])
 
 
 def test_a_preview_is_for_those_who_may_export(client, house):
@@ -177,13 +195,15 @@ def test_a_preview_cuts_long_cells_and_tells_of_too_many_groups(house):
             sql="with recursive n(i) as (select 1 union all select i + 1 from n where i < 10001)"
             " select i, case i when 1 then hex(zeroblob(5000)) end as long from n",
             key=("i",),
-            dimensions=(Dimension("i", "i"),),
+            dimensions=(Dimension("i", "i"), Dimension("long", "long")),
             measures=(Measure("rows", "count"),),
         )
     )
     client = house.client("key-amina")
     cut = client.get("/api/datasets/wide/preview?limit=1").json()
+    header = client.get("/api/datasets/wide/preview?group_by=long&pivot=long").json()["columns"][1]["header"]
     refused = client.get("/api/datasets/wide/preview?group_by=i")
 
+    assert header == "0" * 1_000 + "…"
     assert [[1, "0" * 1_000 + "…"]] == cut["rows"]
     assert (422, "preview_exceeded") == (refused.status_code, refused.json()["code"])

@@ -38,7 +38,7 @@ COUNTS_IN_ALL = 2 * COUNTS_AT_ONCE  # of this process, so that one tenant cannot
 RETRY_SECONDS = 2
 ROWS = 20  # of a preview
 NAMES_MAX = 1_000
-OWN_NAMES = ("group_by", "subtotals", "pivot", "columns", "limit")  # of the query string, and no parameter's
+OWN_NAMES = ("group_by", "subtotals", "pivot", "columns", "limit")  # of the query string, where no parameter has the name
 
 
 class Places:
@@ -158,7 +158,7 @@ async def preview_rows(request: Request, asking: Asks, name: DatasetName) -> Res
     async with _place(request, asking) as given_up:
         given = _given(request, asking, name)
         faults, rows = [], given.own.get("limit", str(ROWS))
-        if not (rows.isascii() and rows.isdecimal() and 1 <= int(rows) <= ROWS_MAX):
+        if not (rows.isascii() and rows.isdecimal() and len(rows) < 5 and 1 <= int(rows) <= ROWS_MAX):
             faults, rows = [Fault("/query/limit", f"write a number from 1 to {ROWS_MAX}")], "1"
         grouping = Grouping(given.names("group_by"), levels_said(given.own.get("subtotals")), given.names("pivot"))
         asked = Asked(name, "", given.parameters, given.names("columns"), parent=given.parent, grouping=grouping)
@@ -216,11 +216,12 @@ class _Given:
 def _given(request: Request, asking: Asking, name: str) -> _Given:
     """What a query string says; a name that is repeated, or a list by declaration, is a list."""
     dataset = asking.services.catalogue.find(name)
-    many = {parameter.name for parameter in dataset.parameters if parameter.many} if dataset else set()
+    declared = dataset.parameters if dataset else ()
+    many, names = {each.name for each in declared if each.many}, {each.name for each in declared}
     given: dict[str, list[str]] = {}
     for key, value in request.query_params.multi_items():  # Once: looking each name up took 8 s for 64 KiB of names.
         given.setdefault(key, []).append(value)
-    own = {key: ",".join(given.pop(key)) for key in OWN_NAMES if key in given}
+    own = {key: ",".join(given.pop(key)) for key in OWN_NAMES if key in given and key not in names}
     parameters = {key: values if key in many or len(values) > 1 else values[0] for key, values in given.items()}
     parent = parameters.pop(BIND, None) if dataset is not None and dataset.parent is not None else None
     return _Given(parameters, parent, own)
