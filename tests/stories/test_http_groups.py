@@ -140,6 +140,7 @@ def test_a_preview_has_the_first_rows_of_the_export(client):
         ("limit=0", "/query/limit"),
         ("limit=201", "/query/limit"),
         ("limit=x", "/query/limit"),
+        ("limit=" + "9" * 5_000, "/query/limit"),
         ("columns=nothing", "/columns/0"),
         ("floor=x", "/parameters/floor"),
         ("group_by=third&subtotals=odd", "/subtotals"),
@@ -177,14 +178,16 @@ def test_a_preview_cuts_long_cells_and_tells_of_too_many_groups(house):
             sql="with recursive n(i) as (select 1 union all select i + 1 from n where i < 10001)"
             " select i, case i when 1 then hex(zeroblob(5000)) end as long from n",
             key=("i",),
-            dimensions=(Dimension("i", "i"),),
+            dimensions=(Dimension("i", "i"), Dimension("long", "long")),
             measures=(Measure("rows", "count"),),
         )
     )
     client = house.client("key-amina")
     cut = client.get("/api/datasets/wide/preview?limit=1").json()
+    header = client.get("/api/datasets/wide/preview?group_by=long&pivot=long").json()["columns"][1]["header"]
     refused = client.get("/api/datasets/wide/preview?group_by=i")
 
+    assert header == "0" * 1_000 + "…"
     assert [[1, "0" * 1_000 + "…"]] == cut["rows"]
     assert (422, "preview_exceeded") == (refused.status_code, refused.json()["code"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -83,15 +83,17 @@ def _read(snapshot: Snapshot, plan: Mapping[str, Any], rows: int, sort_bytes: in
         )
         groups.count(reading, 0, sort_bytes)
         snapshot, logical, shape = groups, groups.all_groups, groups.shape
-    columns = snapshot.columns(reading)
+    columns = tuple(each._replace(header=_cut(each.header)) for each in snapshot.columns(reading))
     with closing(snapshot.batches(reading._replace(limit=rows + 1), sort_bytes)) as batches:
-        found = list(islice((row for batch in batches for row in batch), rows + 1))
-    return Preview(columns, _shown(found[:rows]), len(found) > rows, snapshot.at, **shape, logical_count=logical)
+        found = list(islice(_shown(row for batch in batches for row in batch), rows + 1))
+    return Preview(columns, found[:rows], len(found) > rows, snapshot.at, **shape, logical_count=logical)
 
 
-def _shown(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+def _shown(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """Rows as they are shown, one after the other: whole ones may be larger than the memory of a web process."""
     values = JsonValues(Notices(), long_numbers_as_text=True)
-    return [[_cut(json.loads(values.text(cell))) for cell in row] for row in rows]
+    for row in rows:
+        yield [_cut(json.loads(values.text(cell))) for cell in row]
 
 
 def _cut(cell: Any) -> Any:
