@@ -101,3 +101,14 @@ def test_more_columns_than_allowed_are_refused():
         failed.value.code,
         failed.value.detail,
     )
+
+
+def test_headers_are_no_longer_than_a_run_can_keep():
+    def headed(characters):
+        finest = [("DE", "a" * 100_000, 1), ("DE", "b" * (characters - 100_000), 1)]
+        return Wide(pivot(None, finest, (ORDERS,)), 99).columns
+
+    assert 200_000 == sum(len(column.header) for column in headed(200_000))
+    with pytest.raises(BuildFailed) as failed:
+        headed(200_001)
+    assert failed.value.code == "pivot_columns_exceeded"

@@ -16,6 +16,7 @@ from haulage.exports.rollup import Positions, Rolled
 from haulage.formats.cells import decimal_text, family
 
 NULL, ALL, EMPTY = "(null)", "(total)", "(empty)"  # in headers
+HEADERS_MAX = 200_000  # characters of all headers, which a run keeps; they are values of rows here
 ROLLED_UP = float("inf")  # sorts after the place of every value
 
 Across: TypeAlias = tuple[Level, tuple[int, ...]]  # one key across: which dimensions, and the number of each value
@@ -161,6 +162,9 @@ class Wide:
     def _headed(self) -> Iterator[WideColumn]:
         measures = self._pivot.rolled.grouped.measures
         keys = [self._header(level, numbers) for level, numbers in self._keys]
+        if sum(map(len, keys)) * len(measures) > HEADERS_MAX:
+            said = f"The values across are longer than the {HEADERS_MAX:,} characters that headers may have in all."
+            raise BuildFailed("pivot_columns_exceeded", said)
         headers = keys if len(measures) == 1 else [f"{key}: {each.header}" for key in keys for each in measures]
         for place, header in enumerate(unique_names(headers)):
             yield WideColumn(header, place % len(measures))
