@@ -38,7 +38,8 @@ COUNTS_IN_ALL = 2 * COUNTS_AT_ONCE  # of this process, so that one tenant cannot
 RETRY_SECONDS = 2
 ROWS = 20  # of a preview
 NAMES_MAX = 1_000
-OWN_NAMES = ("group_by", "subtotals", "pivot", "columns", "limit")  # of the query string, where no parameter has the name
+# Of the query string, where no parameter has the name.
+OWN_NAMES = ("group_by", "subtotals", "pivot", "columns", "limit")
 
 
 class Places:
