@@ -24,6 +24,7 @@ from haulage.exports.grouping import NOT_GROUPED, Grouping, grouped_of
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.offered import format_of
 from haulage.exports.parameters import Resolved, resolve_parameters
+from haulage.exports.reading import NEWER
 from haulage.formats import resolve_options
 from haulage.formats.compression import COMPRESSIONS
 
@@ -232,7 +233,7 @@ def freeze(
         "formats": list(dataset.formats),  # offered where the chosen one cannot hold the rows
         "order_fixed": bool(dataset.key or dataset.command or grouped),  # an order alone leaves ties open
         "visible": dataset.visible,
-        "hidden": list(dataset.hidden),
+        "hidden": [*dataset.hidden, *([NEWER] if dataset.blanked or grouped else [])],
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
