@@ -233,7 +233,10 @@ def freeze(
         "formats": list(dataset.formats),  # offered where the chosen one cannot hold the rows
         "order_fixed": bool(dataset.key or dataset.command or grouped),  # an order alone leaves ties open
         "visible": dataset.visible,
-        "hidden": [*dataset.hidden, *([NEWER] if dataset.blanked or grouped else [])],
+        "hidden": [
+            *dataset.hidden,
+            *([NEWER] if dataset.blanked or grouped or dataset.policy_revision is not None else []),
+        ],
         "order": [*dataset.order, *(key for key in dataset.key if not _ordered_by(dataset, key))],
         "columns": None if columns is None else list(columns),
         "declared": {column.key: [column.header, column.type] for column in dataset.columns.values()},
