@@ -7,8 +7,8 @@ from typing import Any
 
 from haulage.core.reading import Reading
 
-# Stands among the hidden columns of a plan with blanked cells, groups or a revision. A worker of the version before knows
-# none of them, and would write all rows and cells; it looks for this column, and fails the run.
+# Stands among the hidden columns of a plan with blanked cells, groups or a revision. A worker of the version before
+# knows none of them, and would write all rows and cells; it looks for this column, and fails the run.
 NEWER = "(a worker that knows groups, conditions of columns, and revisions)"
 AS_CELLS = ("json", "ndjson")  # formats in which a pivot is a list of cells; in others it is a wide table
 
