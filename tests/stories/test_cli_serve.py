@@ -102,7 +102,7 @@ def test_a_signal_that_comes_while_another_is_passed_on_is_passed_on_too(termina
     """Both in the main thread, the second in the middle of the first, as handlers run; it must not wait for itself."""
     worker = WorkerProcess(terminal.config)
     worker.start()
-    until(lambda: workers(terminal.folder))
+    until(lambda: workers(terminal.folder) and worker._process)
     started, passed = worker._process, []
     pass_on = started.send_signal
 

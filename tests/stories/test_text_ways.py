@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow.parquet
@@ -261,7 +262,11 @@ def test_too_many_bytes(yard, way, monkeypatch):
 def test_other_rows_than_were_counted(yard, way):
     dataset = query(f"select i from generate_series(1, 5000) as i where {yard.lot}")
 
-    assert "count_mismatch" == fails(yard, dataset, format=way)
+    for _ in range(3):  # two draws have as many rows one time in a hundred
+        with suppress(pytest.fail.Exception):
+            assert "count_mismatch" == fails(yard, dataset, format=way)
+            return
+    pytest.fail("as many rows came as were counted")
 
 
 def test_an_error_in_the_middle(yard, way):

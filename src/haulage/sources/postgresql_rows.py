@@ -40,6 +40,7 @@ _TYPED_BY_NAME = ("uuid", "xml", "time")  # so begin the names of those that are
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MEANT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
+BATCH_ROWS = 512
 Reader = Callable[[Sequence[str | None]], Sequence[Any]]
 
 
@@ -87,14 +88,16 @@ def kind_of(oid: int, native: str, category: str) -> Kind:
 def batches_of(
     pieces: Iterator[tuple[int, bytes]], readers: Sequence[Reader | None], replaced: Counter[str]
 ) -> Batches:
-    """Rows of COPY's text format, a batch of each piece."""
+    """Rows of COPY's text format, not many at a time: small ones are larger here than in their text."""
     reads = any(readers)
     for _, piece in pieces:
         text, mends = mended(piece)
         if mends:
             replaced["text_replaced"] += mends
-        found = [_cells(line) for line in text[:-1].split("\n")]
-        yield _read(found, readers) if reads else found
+        lines = text[:-1].split("\n")
+        for start in range(0, len(lines), BATCH_ROWS):
+            found = [_cells(line) for line in lines[start : start + BATCH_ROWS]]
+            yield _read(found, readers) if reads else found
 
 
 def _cells(line: str) -> tuple[str | None, ...]:

@@ -38,13 +38,13 @@ class Prepared:
         self._dialect, self._cursor = way
         self._forms: dict[tuple[object, ...], _Form] = {}  # by the names it was run with, and the kinds of their values
 
-    def changed(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> bool:
-        """Run it and say whether it changed a row."""
+    def changed(self, driver: DBAPIConnection, values: Mapping[str, Any]) -> int:
+        """Run it and say how many rows it changed."""
         form = self._form(values)
         cursor = self._cursor(driver)
         try:
             cursor.execute(form.sql, form.bound(values))
-            return bool(cursor.rowcount)
+            return int(cursor.rowcount)
         finally:
             cursor.close()
 
@@ -90,8 +90,8 @@ class PerTenant:
         self._every = Prepared(build, way, make)
         self._one = Prepared(lambda: build().where(tenants.of(table.c, bindparam(tenants.OF_TENANT))), way, make)
 
-    def changed(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> bool:
-        """Run it and say whether it changed a row."""
+    def changed(self, driver: DBAPIConnection, values: Mapping[str, Any], tenant: str | None = None) -> int:
+        """Run it and say how many rows it changed."""
         if tenant is None:
             return self._every.changed(driver, values)
         return self._one.changed(driver, {**values, tenants.OF_TENANT: tenant})

@@ -175,16 +175,21 @@ class SqlRuns(Generic[Run]):
         doc = {"doc": json.dumps([row_of_beat(*beat) for beat in beats])}
         at = {"now": instant if isinstance(instant, int) else None, "lease_ms": int(lease_seconds * 1000)}
         with self._database.write_prepared(one=self._answers) as driver:
-            if self._answers:
-                rows = self._beat.all(driver, doc | at)
-            else:
-                self._beat.changed(driver, doc | at)
-                rows = self._pulses.all(driver, doc)
+            rows = self._beat.all(driver, doc | at) if self._answers else self._pulsed(driver, doc | at)
         if any(progress is not None for _, progress in beats):
             self._ring(None)
         wishes = {(row.id, row.claim_no): row.cancel_requested_at is not None for row in rows}
         keys = {held: (held.id, held.claim_no) for held, _ in beats}
         return {held: Pulse(key in wishes, wishes.get(key, False)) for held, key in keys.items()}
+
+    def _pulsed(self, driver: Any, values: Mapping[str, Any]) -> list[Any]:
+        """Beat with a statement that answers nothing, and ask. What is claimed between the two has not beaten yet."""
+        for _ in range(CHANGES_MAX):
+            renewed = self._beat.changed(driver, values)
+            rows = self._pulses.all(driver, {"doc": values["doc"]})
+            if len(rows) <= renewed:
+                break
+        return rows
 
     @made_again
     def settle(
@@ -373,7 +378,7 @@ class SqlRuns(Generic[Run]):
         written.pop("state", None)  # It is the move's, and stands in the statement.
         if move.lease is not LeaseUse.NONE:
             written["guard_claim_no"] = claim_no
-        return self._writes[move.name].changed(driver, written, tenant)
+        return self._writes[move.name].changed(driver, written, tenant) != 0
 
     def _ring(self, tx: Connection | None) -> None:
         if tx is None:  # Else the transaction rings when it is committed.
