@@ -46,6 +46,7 @@ BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
 ROWS_FROM = 200_000  # to load numpy takes as long as it saves on so many
 LINE_BYTES = 8 * 1024 * 1024  # that a line of a stream may have: a few of them are held at once
+UTF8 = ("utf8mb4", "utf8mb3", "utf8", "ascii")  # character sets whose bytes are those of UTF-8
 DUPLICATE_NAME = "1060:"
 _TYPES = {  # by the number of the protocol: ours, and the server's name
     0: ("decimal", "decimal"),
@@ -225,12 +226,15 @@ class MariadbSnapshot:
     def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
         kinds = self._kinds(reading)
+        texts = [name for name, kind in kinds.items() if kind.is_text and not kind.is_binary]
+        as_utf8 = self._in_utf8(reading, texts)
 
         def key(name: Name) -> Value:
             column = f"{WRAP}.{_quoted(name.inside)}"
-            if not kinds[name].is_text or kinds[name].is_binary:
+            if name not in texts:
                 return Value(column)
-            return Value(f"cast(convert({column} using utf8mb4) as binary)", "convert({} using utf8mb4)")
+            text = column if name in as_utf8 else f"convert({column} using utf8mb4)"
+            return Value(f"cast({text} as binary)", "convert({} using utf8mb4)")
 
         def number(name: Name) -> Sum:
             kind, column = kinds[name], f"{WRAP}.{_quoted(name.inside)}"
@@ -240,6 +244,16 @@ class MariadbSnapshot:
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
         return grouped_reading(reading, list(kinds), question, spoken)
+
+    def _in_utf8(self, reading: Reading, texts: Sequence[Name]) -> set[Name]:
+        """Columns whose bytes are UTF-8 as they are: to convert them takes a sixth of the time of a grouping."""
+        if not texts:
+            return set()
+        asked = ", ".join(f"charset({WRAP}.{_quoted(name.inside)})" for name in texts)
+        nothing = f"select * from (\n{self._wrapped(reading, '*')}\n) as {WRAP} limit 0"
+        sql = f"select {asked} from (select 1 as one) as haulage_one left join (\n{nothing}\n) as {WRAP} on true"
+        (found,) = self._session.run(sql, reading.binds)
+        return {name for name, charset in zip(texts, found, strict=True) if charset in UTF8}
 
     def _selected(self, reading: Reading) -> tuple[str, list[Kind]]:
         """The query of the rows, and the kinds of its columns."""
