@@ -14,6 +14,7 @@ from lineitem import MARIADB, make_postgresql
 from lines import alternating, figure, median
 from tests.servers import mariadb, postgresql
 
+SETTLE_SECONDS, FEW_PAGES = 120, 8
 MEMORY_ROWS = (300_000, 3_000_000)  # ten times as many rows in the same memory
 
 
@@ -33,7 +34,19 @@ def mariadb_table(rows: int) -> str:
     if not server.execute(None, f"select 1 from information_schema.schemata where schema_name = '{name}'"):
         server.execute(None, f"create database {name} character set utf8mb4")
         server.execute(name, *(statement.format(rows=rows) for statement in MARIADB))
+        _settle(server)
     return server.url(name)
+
+
+def _settle(server: mariadb.MariaDB) -> None:
+    """Wait until the server has written what it was given: it would do that beside the first figures."""
+    server.execute(None, "set global innodb_max_dirty_pages_pct = 0")
+    dirty = "select variable_value from information_schema.global_status where variable_name = '{}'"
+    until = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < until:
+        if int(server.execute(None, dirty.format("innodb_buffer_pool_pages_dirty"))[0][0]) <= FEW_PAGES:
+            return
+        time.sleep(0.2)
 
 
 def mariadb_csv(setting: Setting) -> None:
