@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.processes import CONTEXT, PATIENCE_SECONDS, claim_and_wait
+from tests.promises import NotPromised
 
-from haulage.core.lease import LeaseLost, Pulse
+from haulage.core.lease import Held, LeaseLost, Pulse
 from haulage.core.progress import Progress
 
 HELD, LOST, CANCELLED = Pulse(True, False), Pulse(False, False), Pulse(True, True)
-WRITING = Progress("writing", 10, 30)
+WRITING = Progress("writing", 10, 30, 4)
 
 
 @pytest.fixture
@@ -52,9 +53,29 @@ def test_a_beat_stores_progress(case):
     case.beat(held, WRITING, now=case.now + 1_000)
     after = case.get(held.id)
 
-    assert ("writing", 10, 30) == (after.phase, after.processed, after.total)
+    assert ("writing", 10, 30, 4) == (after.phase, after.processed, after.total, after.logical_count)
     assert case.now + 1_000 == after.updated_at
     assert before.revision + 1 == after.revision
+
+
+def test_a_run_that_is_claimed_in_the_middle_of_a_beat_is_renewed_when_it_is_said_to_be_held(case, monkeypatch):
+    """Where a beat is two statements, the claim may come between them."""
+    if getattr(case.runs, "_answers", True):
+        raise NotPromised("a beat is one step here")
+    run, beat = case.add(), case.runs._beat
+    held = Held(run.id, run.tenant, 1, "w1")
+    changed, claims = beat.changed, [lambda: case.claim(only=run.id)]
+
+    def interrupted(driver, values):
+        renewed = changed(driver, values)
+        if claims:
+            claims.pop()()
+        return renewed
+
+    monkeypatch.setattr(beat, "changed", interrupted)
+
+    assert HELD == case.beat(held, now=case.now + 1_000)
+    assert case.now + 16_000 == case.get(run).lease_until
 
 
 def test_what_is_not_known_stays_unknown(case):
