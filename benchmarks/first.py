@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from lineitem import COLUMNS, make
-from lines import alternating, figure, median
+from lines import against, alternating, figure, median
 
 from haulage.app import Haulage
 from haulage.core.clock import new_id, now_ms
@@ -136,17 +136,7 @@ def sqlite_csv(setting: Setting) -> None:
         target.unlink()
         return seconds
 
-    mine, theirs = alternating(setting.times, ours, peer)
-    figure(
-        "sqlite_csv",
-        median(mine),
-        "s",
-        peer=f"sqlite3 -csv, {setting.rows:,} rows",
-        peer_value=median(theirs),
-        ratio=median(theirs) / median(mine),
-        target=1 / 2.2,
-        runs=mine,
-    )
+    against("sqlite_csv", setting.times, ours, peer, called=f"sqlite3 -csv, {setting.rows:,} rows", target=1 / 2.2)
 
 
 def peak_rss_mib(setting: Setting) -> None:

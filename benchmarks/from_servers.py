@@ -11,7 +11,7 @@ from contextlib import closing
 
 from first import QUERY, Setting, build_once
 from lineitem import MARIADB, make_postgresql
-from lines import alternating, figure, median
+from lines import against, figure
 from tests.servers import mariadb, postgresql
 
 SETTLE_SECONDS, FEW_PAGES = 120, 8
@@ -71,17 +71,7 @@ def mariadb_csv(setting: Setting) -> None:
         target.unlink()
         return seconds
 
-    mine, theirs = alternating(setting.times, ours, peer)
-    figure(
-        "mariadb_csv",
-        median(mine),
-        "s",
-        peer=f"mariadb --batch --quick, {rows:,} rows",
-        peer_value=median(theirs),
-        ratio=median(theirs) / median(mine),
-        target=0.9,
-        runs=mine,
-    )
+    against("mariadb_csv", setting.times, ours, peer, called=f"mariadb --batch --quick, {rows:,} rows", target=0.9)
 
 
 def postgresql_csv(setting: Setting) -> None:
@@ -117,17 +107,7 @@ def _against_psql(setting: Setting, name: str, *, connections: int, target: floa
     if not filecmp.cmp(file, copied, shallow=False):
         raise SystemExit(f"{name}: the two files differ")
     shutil.rmtree(file.parent)
-    mine, theirs = alternating(setting.times, ours, peer)
-    figure(
-        name,
-        median(mine),
-        "s",
-        peer=f"psql \\copy, {setting.rows:,} rows",
-        peer_value=median(theirs),
-        ratio=median(theirs) / median(mine),
-        target=target,
-        runs=mine,
-    )
+    against(name, setting.times, ours, peer, called=f"psql \\copy, {setting.rows:,} rows", target=target)
 
 
 def postgresql_peak_rss_mib(setting: Setting) -> None:

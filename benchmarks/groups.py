@@ -22,7 +22,7 @@ from pathlib import Path
 
 from first import Setting, build_once, main
 from from_servers import mariadb_table, postgresql_table
-from lines import alternating, figure, median
+from lines import against, figure
 from tests.servers import mariadb, postgresql
 
 from haulage.core.grouping import Dimension, Grouped, Measure, levels_of
@@ -125,17 +125,8 @@ def _against(
     if _rows(file, 2, 1) != _rows(copied, 0, 0):
         raise SystemExit(f"{name}: the two answers differ")
     shutil.rmtree(file.parent)
-    mine, theirs = alternating(setting.times, ours, peer)
-    figure(
-        name,
-        median(mine),
-        "s",
-        peer=f"{client.__name__.strip('_')}, {setting.rows:,} rows",
-        peer_value=median(theirs),
-        ratio=median(theirs) / median(mine),
-        target=target,
-        runs=mine,
-    )
+    called = f"{client.__name__.strip('_')}, {setting.rows:,} rows"
+    against(name, setting.times, ours, peer, called=called, target=target)
 
 
 def _psql(setting: Setting, sql: str, target: Path) -> None:

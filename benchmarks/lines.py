@@ -39,6 +39,23 @@ def alternating(times: int, ours: Callable[[], float], peer: Callable[[], float]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
+def against(
+    name: str, times: int, ours: Callable[[], float], peer: Callable[[], float], *, called: str, target: float
+) -> None:
+    """Measure both in turns, and print seconds beside those of the peer."""
+    mine, theirs = alternating(times, ours, peer)
+    figure(
+        name,
+        median(mine),
+        "s",
+        peer=called,
+        peer_value=median(theirs),
+        ratio=median(theirs) / median(mine),
+        target=target,
+        runs=mine,
+    )
+
+
 def median(values: Sequence[float]) -> float:
     """The middle value."""
     return statistics.median(values)

@@ -8,7 +8,7 @@ import time
 
 from first import QUERY, Setting, build_once
 from lineitem import COLUMNS
-from lines import alternating, figure, median
+from lines import against, figure
 
 SHEET_ROWS = 100_000  # of the workbooks; xlsxwriter needs ten seconds or more for them
 MEMORY_ROWS = (250_000, 1_000_000)  # as many as a sheet holds, and a quarter of them: the same memory
@@ -43,17 +43,7 @@ def xlsx(setting: Setting) -> None:
         target.unlink()
         return seconds
 
-    mine, theirs = alternating(setting.times, ours, peer)
-    figure(
-        "xlsx",
-        median(mine),
-        "s",
-        peer=f"xlsxwriter, constant_memory, {rows:,} rows",
-        peer_value=median(theirs),
-        ratio=median(theirs) / median(mine),
-        target=5,
-        runs=mine,
-    )
+    against("xlsx", setting.times, ours, peer, called=f"xlsxwriter, constant_memory, {rows:,} rows", target=5)
 
 
 def packed_peak_rss_mib(setting: Setting) -> None:

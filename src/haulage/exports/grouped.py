@@ -58,7 +58,7 @@ class GroupedSnapshot:
 
     def grouped(self, reading: Reading, _question: Question) -> Reading:
         """Groups are not grouped again."""
-        raise NotImplementedError
+        raise AssertionError("what is grouped is the snapshot behind this one")
 
     # -- what the build asks -----------------------------------------------------------------------
 
