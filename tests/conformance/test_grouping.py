@@ -294,3 +294,25 @@ def test_infinite_days_are_compared_by_the_source(case):
     _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), measures, ((),)), reading=reading)
 
     assert [("-infinity", "infinity")] * 2 == [row[-2:] for row in got]
+
+
+def test_levels_of_any_dimension_are_in_the_order_of_time(case):
+    """The source sorts leading days by time; what is sorted of their texts must not stand in another order."""
+    if not case.url.startswith(("postgresql", "duckdb")):
+        raise NotPromised("no year of it has five digits")
+    behind = "(BC)" if case.url.startswith("duckdb") else "BC"
+    days = ["-infinity", f"0044-03-15 {behind}", "0044-03-15", "9999-12-31", "10000-01-01", "infinity", None]
+    values = ", ".join(f"({place}, {literal(day)})" for place, day in enumerate(days[::-1]))
+    sql = f"select n % 2 as k, cast(d as date) as d, cast(d as timestamp) as t from (values {values}) as v (n, d)"
+    reading = Reading(sql, {}, {}, None, (), (), None, {})
+    for column in ("d", "t"):
+        dimensions = (Dimension("k", "k", "k"), Dimension("d", "d", column))
+        counted = (Measure("n", "n", "count"),)
+        _, led, _ = rows_of(case, Grouped((dimensions[1],), counted), reading=reading)
+        _, got, _ = rows_of(case, Grouped(dimensions, counted, ((1,),)), reading=reading)
+        wide, _, _ = rows_of(case, Grouped(dimensions, counted, (), (1,)), reading=reading)
+
+        assert [row[-2] for row in got if row[0] == "subtotal"] == [row[-2] for row in led]
+        assert [each.header for each in wide][2:] == [row[-2] or "(null)" for row in led]
+        if column == "d":
+            assert days == [row[-2] for row in led]

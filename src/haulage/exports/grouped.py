@@ -30,6 +30,7 @@ Rows = Sequence[tuple[Any, ...]]
 BATCH_ROWS = 256
 OVERFLOW = "integer overflow"  # what SQLite says of a sum of its own
 PLAIN_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)").match  # a text that stands in an order where its time does
+TIME = re.compile(r"(date|timestamp\w*)\b").match  # types, as PostgreSQL and DuckDB name them
 
 
 class GroupedSnapshot:
@@ -181,7 +182,8 @@ class GroupedSnapshot:
             else:
                 finest, others = batches, self._others(reading, own, sort_bytes)
             rows = _mended(finest, sums, plain)
-            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=others, exact=exact)
+            times = [place for place, column in enumerate(by) if _is_of_time(column_named(column, base))]
+            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=others, exact=exact, times=times)
 
     def _others(self, reading: Reading, own: Sequence[Aggregate], sort_bytes: int | None) -> Iterator[Rows]:
         """What is not rolled up, of every level but the finest: by a statement for each."""
@@ -201,6 +203,11 @@ class _NoPlainDay(Exception):
 def _is_of_days(measure: Measure, base: Mapping[str, Column]) -> bool:
     column = column_named(measure.column, base)
     return measure.function in ("min", "max") and column is not None and column.type in ("date", "timestamp")
+
+
+def _is_of_time(column: Column | None) -> bool:
+    """Say whether a source sorts a column by time, whatever type is declared for it."""
+    return column is not None and column.native is not None and TIME(column.native) is not None
 
 
 def _spread(row: tuple[Any, ...], level: Level, count: int) -> tuple[Any, ...]:

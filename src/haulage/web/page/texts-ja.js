@@ -68,7 +68,9 @@ export const JAPANESE = Object.freeze({
   "count.failed": "未計測: {detail}",
   "count.visible": "{rows}をエクスポートできます",
   "count.output": "条件に合う全 {rows}",
-  "count.population": "データセット全体 {rows}",
+  "count.population": "条件なしでは {rows}",
+  "count.no_population": "条件なしの件数は不明",
+  "count.ask_population": "条件なしの件数を数える",
   "count.measured": "{instant} に計測",
 
   "group.title": "グループ",
