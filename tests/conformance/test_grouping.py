@@ -285,6 +285,29 @@ def test_sums_beyond_sixty_four_bits_are_exact(case):
     assert [3 * big * big] * 2 == [row[-1] for row in got]
 
 
+def test_a_long_sum_changes_no_other_one(case):
+    """SQLite is asked again where whole numbers overflow; what it says of floats beside them stays what it was."""
+    if case.typed:
+        raise NotPromised("each of its columns has one type, and none overflows")
+    big = 2**62
+    rows = ["('a', 0.1, 7, 1)", f"('a', 0.2, {big}, 2.5)", f"('a', null, {big}, 1)", f"('b', null, {big}, 1)"]
+    sql = f"select column1 as k, column2 as f, column3 as n, column4 as i from (values {', '.join(rows)})"
+    declared = {"i": ("i", "integer")}
+    reading = Reading(sql, {}, {}, None, (), (), None, declared)
+    sums = [Measure(f"s{key}", f"s{key}", "sum", key) for key in ("f", "i", "n")]
+    _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums), ((),)), reading=reading)
+    _, short, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums[:2]), ((),)), reading=reading)
+
+    assert [row[-3:-1] for row in got] == [row[-2:] for row in short]
+    assert [4.5, 1, 5.5] == [row[-2] for row in got]
+    assert [2 * big + 7, big, 3 * big + 7] == [row[-1] for row in got]
+    assert {int} == {type(row[-1]) for row in got}
+    text = reading._replace(sql=sql.replace("'b', null", "'b', '12'"))
+    with pytest.raises(BuildFailed) as failed:
+        rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums)), reading=text)
+    assert "no number" in failed.value.cause
+
+
 def test_infinite_days_are_compared_by_the_source(case):
     if not case.url.startswith(("postgresql", "duckdb")):
         raise NotPromised("no day of it is infinite")
