@@ -200,18 +200,53 @@ def test_a_chart_of_much_says_what_it_leaves_out(reader):
     let_preview_say(page, answer([*columns[:3], ("latest", "Latest", "date")], nothing, dimensions=2))
     page.get_by_label("Up to").fill("3")
     expect(page.locator(".chart-notes")).to_have_text("None of these measures is a number; there is nothing to draw.")
-    long = "a label that no phone and no screen has room for " * 5
-    let_preview_say(page, answer([columns[0], columns[2], columns[3]], [["regular", "10", 1], ["regular", "9", 2]]))
+    long = ("a label that no phone and no screen has room for " * 5).strip()
+    let_preview_say(page, answer([columns[0], columns[2], columns[3]], [["regular", "9", 1], ["regular", "10", 2]]))
     page.get_by_label("Up to").fill("5")
     expect(page.locator(".category title")).to_have_text(["9", "10"])
     let_preview_say(page, answer([columns[0], columns[1], columns[3]], [["regular", long, 1]]))
     page.get_by_label("Up to").fill("6")
-    expect(page.locator(".category title")).to_have_text([long.strip()])
+    expect(page.locator(".category title")).to_have_text([long])
     expect(page.locator(".category")).to_contain_text(re.compile("^a label .*…"))
     let_preview_say(page, answer(columns, [], dimensions=2))
     page.get_by_label("Up to").fill("4")
     expect(page.locator(".preview-status")).to_contain_text("No row matches")
     expect(page.locator(".picture")).to_be_hidden()
+
+
+def test_a_chart_places_numbers_of_any_size_and_tells_texts_from_what_is_none(reader):
+    page = reader.open()
+    choose(page, "Takings")
+    group_by(page, "Region")
+    mark, region = ("row_kind", "row_kind", "text"), ("region", "Region", "text")
+    names = ["", " a", "NULL", "a", "“”", None]
+    rows = [["regular", name, value, None] for name, value in zip(names, ["1e299", "-5", "4E-320", "9" * 400, "x", "0.00002"])]
+    untyped = [("taken", "Taken", None), ("latest", "Latest", None)]  # SQLite does not know the type of a sum.
+    let_preview_say(page, answer([mark, region, *untyped], rows))
+    open_preview(page, "Chart")
+    expect(page.locator(".category title")).to_have_text(["“”", '" a"', '"NULL"', "a", '"“”"', "NULL"])
+    expect(page.locator(".picture .value")).to_have_text(["1E299", "-5", "4E-320", re.compile("^9+…"), "x", "2E-5"])
+    expect(page.locator(".chart-notes")).to_have_text("2 have no number and no bar.")
+    assert max(map(len, page.locator(".picture .tick").all_text_contents())) < 10
+    places = page.locator(".picture *").evaluate_all("nodes => nodes.flatMap((node) => [...node.attributes]).map(({value}) => value)")
+    assert not any("NaN" in place or "Infinity" in place for place in places)
+
+    for value in ("4E-320", "-1e-305"):
+        let_preview_say(page, answer([mark, region, *untyped], [["regular", "a", value, None], ["regular", "b", "0", None]]))
+        page.get_by_label("Up to").fill(value[-3:].strip("-"))
+        expect(page.locator(".category title")).to_have_text(["a", "b"])
+        assert 2 <= page.locator(".picture .tick").count() < 12
+
+
+def test_the_groups_of_a_chart_are_not_taken_for_those_of_the_export(reader):
+    page = reader.open()
+    choose(page, "Takings")
+    group_by(page, "Region", "Status")
+    open_preview(page, "Chart")
+    expect(page.locator(".preview-status")).to_contain_text("4 groups in all")
+    group_by(page, "Day")
+    expect(page.locator(".chart-notes")).to_contain_text("Not drawn: Day.")
+    expect(page.locator(".preview-status")).to_have_text(re.compile("^Read "))
 
 
 def test_what_was_read_for_one_reader_is_not_left_to_the_next(reader):

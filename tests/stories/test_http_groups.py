@@ -217,6 +217,18 @@ def test_a_preview_cuts_long_cells_and_tells_of_too_many_groups(house):
     assert (422, "preview_exceeded") == (refused.status_code, refused.json()["code"])
 
 
+def test_a_preview_shows_nothing_that_an_export_would_not_write(client, house):
+    """Where the export itself has too many groups or columns, it is not said that it may have more."""
+    house.limits = ExportLimits(build=BuildLimits(groups=2, pivot_columns=2))
+    place = "/api/datasets/sales/preview?group_by=third"
+    groups = house.client("key-amina").get(place)
+    house.limits = ExportLimits(build=BuildLimits(groups=6, pivot_columns=3))
+    wide = house.client("key-amina").get(f"{place},odd&pivot=third")
+
+    assert (422, "groups_exceeded") == (groups.status_code, groups.json()["code"])
+    assert (422, "pivot_columns_exceeded") == (wide.status_code, wide.json()["code"])
+
+
 def test_a_population_of_groups_is_counted_in_groups(client):
     place = "/api/datasets/sales/counts?group_by=third,odd&floor=17"
     told = client.get(f"{place}&population=true").json()

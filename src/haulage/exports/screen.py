@@ -125,7 +125,8 @@ class Screen:
             given_up: as for ``counts``.
 
         Raises:
-            Refused: as for a request, ``count_timeout`` and ``preview_exceeded``.
+            Refused: as for a request, ``count_timeout``, ``preview_exceeded``, and where the export itself would have too many of
+                them ``groups_exceeded`` or ``pivot_columns_exceeded``.
         """
         declared = access_dataset(self._catalogue, asked.dataset, requester)
         whose = self.parents.read(declared, asked.parent, "/query/parent")
@@ -142,7 +143,7 @@ class Screen:
         )
         build = declared.limits or self._limits.build
         opened = partial(self._open_source, declared.source)
-        return preview_of(opened, plan, min(rows, ROWS_MAX), build.count_seconds, build.sort_bytes, given_up)
+        return preview_of(opened, plan, min(rows, ROWS_MAX), build, given_up)
 
     def _check(
         self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault], parent: ParentRef | None

@@ -153,8 +153,8 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
     "/datasets/{name}/preview",
     responses=says(
         {200: PreviewShown},
-        "forbidden", "not_found", "invalid", "preview_exceeded", "source_failed", "source_unavailable",
-        "source_locked", "count_timeout",
+        "forbidden", "not_found", "invalid", "preview_exceeded", "groups_exceeded", "pivot_columns_exceeded",
+        "source_failed", "source_unavailable", "source_locked", "count_timeout",
     ),
     openapi_extra={
         "parameters": [

@@ -19,8 +19,8 @@ export class LiveCount {
   #all = say(el("button", { type: "button", class: "link count-all", hidden: true }), "count.ask_population");
   /** @type {((population: boolean) => void) | null} Count what stands in the form, perhaps with what there is without conditions. */
   #again = null;
-  /** @type {string | null} What is being counted, or was; null while nothing can be. */
-  #key = "";
+  /** @type {string | null | undefined} What is being counted, or was; null while nothing can be. A dataset without conditions has the query "". */
+  #key;
   /** @type {() => void} How the present state is said, for a change of the language. */
   #render = () => {};
 
@@ -40,7 +40,7 @@ export class LiveCount {
   /** What was counted was of another dataset, or for a reader who has left. */
   forget() {
     this.#question.drop();
-    this.#key = "";
+    this.#key = undefined;
     this.#again = null;
     this.#say("none", "count.none");
   }
@@ -79,8 +79,8 @@ export class LiveCount {
       if (signal.aborted) return;
       if (error instanceof Problem) {
         const { code, message, errors } = error;
-        const details = errors.map(({ detail }) => detail);
-        this.#say("none", "count.failed", () => ({ detail: [wordsFor("problem", code, message), ...details].join(" ") }));
+        const first = errors[0]?.detail; // All of them are said once the button is pressed; here is room for one.
+        this.#say("none", "count.failed", () => ({ detail: [wordsFor("problem", code, message), first].filter(Boolean).join(" ") }));
       } else if (error instanceof NoAnswer) this.#say("none", "count.no_answer");
       else throw error;
       show(this.#all, this.#again !== null && query.has("population")); // What failed once can be asked for once more.

@@ -3,7 +3,7 @@
 
 import { NoAnswer, Problem } from "./api.js";
 import { LastQuestion, asQuery } from "./asking.js";
-import { Chart, chartWish } from "./chart.js";
+import { Chart, chartWish, dimensionsDrawn } from "./chart.js";
 import { arrange, el, put, say, setAttribute, show } from "./dom.js";
 import { formatCount, formatInstant, onLanguage, t, wordsFor } from "./language.js";
 import { resultTable } from "./table.js";
@@ -120,7 +120,7 @@ export class Preview {
     this.#answered(() => {
       this.#message.hidden = true;
       const read = answer.snapshot_at && t("preview.read", { instant: formatInstant(answer.snapshot_at) });
-      put(this.#status, [rowsSaid(answer, drawn), read].filter(Boolean).join(" · "));
+      put(this.#status, [rowsSaid(answer, drawn ? dimensionsDrawn(asked.wish).length === asked.wish.group_by?.length : null), read].filter(Boolean).join(" · "));
       if (drawn) this.#chart.show(answer, asked.wish, dataset);
       const table = !drawn && answer.rows.length > 0 ? resultTable(answer, t("preview.title")) : null;
       arrange(this.#place, drawn ? [this.#chart.node] : table ? [table] : []);
@@ -167,10 +167,10 @@ export class Preview {
   }
 }
 
-/** @param {PreviewOf} answer @param {boolean} drawn */
-function rowsSaid({ rows, more, logical_count: groups }, drawn) {
+/** @param {PreviewOf} answer @param {boolean | null} whole Whether a chart draws the very groups that are exported; null where rows are shown. */
+function rowsSaid({ rows, more, logical_count: groups }, whole) {
   if (rows.length === 0) return t("preview.empty");
-  const said = drawn ? [] : [t(more ? "preview.first" : "preview.whole", { rows: formatCount(rows.length, "rows"), count: rows.length })];
-  if (groups !== null) said.push(t("preview.groups", { groups: formatCount(groups, "groups") }));
+  const said = whole === null ? [t(more ? "preview.first" : "preview.whole", { rows: formatCount(rows.length, "rows"), count: rows.length })] : [];
+  if (groups !== null && whole !== false) said.push(t("preview.groups", { groups: formatCount(groups, "groups") }));
   return said.join(" · ");
 }

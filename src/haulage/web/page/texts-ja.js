@@ -334,6 +334,8 @@ export const JAPANESE = Object.freeze({
   "problem.policy_changed": "このファイルを作成したあと、閲覧できる範囲が変わりました。もう一度エクスポートしてください。",
   "problem.count_timeout": "許可された時間内に数えられませんでした。",
   "problem.preview_exceeded": "プレビューで集計できるグループ数を超えています。エクスポート自体はより多くのグループを扱えます。",
+  "problem.groups_exceeded": "グループ数が許可された数を超えるため、エクスポートできません。",
+  "problem.pivot_columns_exceeded": "クロス集計の列数が、表として許可された数を超えています。",
   "problem.expired": "ファイルは期限により削除されました。もう一度エクスポートしてください。",
   "problem.cancelled": "エクスポートは取り消されたため、ファイルはありません。",
   "problem.failed": "エクスポートは失敗したため、ファイルはありません。",
