@@ -285,6 +285,25 @@ def test_sums_beyond_sixty_four_bits_are_exact(case):
     assert [3 * big * big] * 2 == [row[-1] for row in got]
 
 
+def test_sums_beyond_what_the_engine_holds_are_exact(case):
+    """DuckDB adds up 38 digits, and the largest of its whole numbers as floats."""
+    if not case.url.startswith("duckdb"):
+        raise NotPromised("sums of it have every digit by themselves")
+    most, wide, cents = 2**127 - 1, 2**128 - 1, "-9999999999999999999999999999999999.9999"
+    values = f"({most}::hugeint, {wide}::uhugeint, {cents}::decimal(38, 4), '1' || repeat('0', 50))"
+    rows = f"select 'a' as k, h, u, d, b::bignum as b from (values {values}, {values}, (null, 7, -0.05, '1')) as v (h, u, d, b)"
+    reading = Reading(rows, {}, {}, None, (), (), None, {})
+    sums = [Measure(f"s{key}", f"s{key}", "sum", key) for key in "hudb"]
+    mean = Measure("mean", "mean", "avg", "d")
+    _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), (*sums, mean), ((),)), reading=reading)
+    _, small, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), (sums[1],), ((),)), reading=reading)
+
+    total = Decimal("-20000000000000000000000000000000000.0498")
+    assert [(2 * most, 2 * wide + 7, total, 2 * 10**50 + 1)] * 2 == [row[-5:-1] for row in got]
+    assert {"int", "Decimal"} == {type(cell).__name__ for row in got for cell in row[-5:]}
+    assert [2 * wide + 7] * 2 == [row[-1] for row in small]
+
+
 def test_a_long_sum_changes_no_other_one(case):
     """SQLite is asked again where whole numbers overflow; what it says of floats beside them stays what it was."""
     if case.typed:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Rows = Sequence[tuple[Any, ...]]
 
 BATCH_ROWS = 256
-OVERFLOW = "integer overflow"  # what SQLite says of a sum of its own
+OVERFLOW = "integer overflow"  # what SQLite and DuckDB say of a sum of their own
 PLAIN_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)").match  # a text that stands in an order where its time does
 TIME = re.compile(r"(date|timestamp\w*)\b").match  # types, as PostgreSQL and DuckDB name them
 
