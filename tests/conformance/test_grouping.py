@@ -291,7 +291,8 @@ def test_sums_beyond_what_the_engine_holds_are_exact(case):
         raise NotPromised("sums of it have every digit by themselves")
     most, wide, cents = 2**127 - 1, 2**128 - 1, "-9999999999999999999999999999999999.9999"
     values = f"({most}::hugeint, {wide}::uhugeint, {cents}::decimal(38, 4), '1' || repeat('0', 50))"
-    rows = f"select 'a' as k, h, u, d, b::bignum as b from (values {values}, {values}, (null, 7, -0.05, '1')) as v (h, u, d, b)"
+    drawn_from = f"(values {values}, {values}, (null, 7, -0.05, '1')) as v (h, u, d, b)"
+    rows = f"select 'a' as k, h, u, d, b::bignum as b from {drawn_from}"
     reading = Reading(rows, {}, {}, None, (), (), None, {})
     sums = [Measure(f"s{key}", f"s{key}", "sum", key) for key in "hudb"]
     mean = Measure("mean", "mean", "avg", "d")

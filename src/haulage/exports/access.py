@@ -75,7 +75,11 @@ def access_file(
         raise Refused("cancelled", state=run.state)
     if run.state == "expired" or (run.expires_at is not None and run.expires_at <= now):
         raise Refused("expired", state="expired")
-    if run.account != requester.account and not requester.holds(OPERATOR) and not _shows_the_same(run, dataset, requester):
+    if (
+        run.account != requester.account
+        and not requester.holds(OPERATOR)
+        and not _shows_the_same(run, dataset, requester)
+    ):
         raise Refused("policy_changed", "The file was made for somebody who may see other rows. Export again.")
     return run
 
@@ -86,7 +90,9 @@ def _shows_the_same(run: ExportRun, dataset: Dataset, requester: Requester) -> b
         return False
     theirs, plan = asking_binds(requester), run.plan
     asked = {name: value for name, value in plan["binds"].items() if name in theirs}
-    set_before = {key: plan.get("session", {}).get(key) for key, value in dataset.session.items() if value[1:] in theirs}
+    set_before = {
+        key: plan.get("session", {}).get(key) for key, value in dataset.session.items() if value[1:] in theirs
+    }
     today = session_of(dataset, theirs)
     return all(value == theirs[name] for name, value in asked.items()) and all(
         value == today[key] for key, value in set_before.items()

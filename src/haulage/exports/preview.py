@@ -81,9 +81,7 @@ def preview_of(
         raise as_refusal(failed) from failed
 
 
-def _read(
-    snapshot: Snapshot, plan: Mapping[str, Any], rows: int, sort_bytes: int, most: Mapping[str, int]
-) -> Preview:
+def _read(snapshot: Snapshot, plan: Mapping[str, Any], rows: int, sort_bytes: int, most: Mapping[str, int]) -> Preview:
     reading, shape = reading_of(plan), {}
     logical: int | None = None
     if "grouped" in plan:

@@ -59,7 +59,10 @@ export class LiveCount {
     const ask = (/** @type {boolean} */ population) => {
       const whole = new URLSearchParams(query);
       if (population) whole.set("population", "true");
-      this.#question.ask((signal) => this.#count(dataset, whole, group_by ? "groups" : "rows", signal));
+      this.#question.ask((signal) => {
+        this.#key = key;
+        return this.#count(dataset, whole, group_by ? "groups" : "rows", signal);
+      });
     };
     if (hasPopulation(dataset)) this.#again = ask;
     ask(false);
@@ -76,7 +79,8 @@ export class LiveCount {
       const counts = await this.#api.counts(dataset.name, query, signal);
       if (!signal.aborted) this.#show(counts, unit, query.has("population"));
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) return false;
+      this.#key = undefined; // What is touched next asks again.
       if (error instanceof Problem) {
         const { code, message, errors } = error;
         const first = errors[0]?.detail; // All of them are said once the button is pressed; here is room for one.
@@ -84,7 +88,9 @@ export class LiveCount {
       } else if (error instanceof NoAnswer) this.#say("none", "count.no_answer");
       else throw error;
       show(this.#all, this.#again !== null && query.has("population")); // What failed once can be asked for once more.
+      return error instanceof NoAnswer;
     }
+    return false;
   }
 
   /** @param {Counts} counts @param {"rows" | "groups"} unit @param {boolean} asked Whether what there is without conditions was asked for. */

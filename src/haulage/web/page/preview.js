@@ -99,7 +99,10 @@ export class Preview {
     this.#asked = asked;
     this.#reading = true;
     this.#sayReading();
-    this.#question.ask((signal) => this.#ask(dataset, asked, query, drawn, signal));
+    this.#question.ask((signal) => {
+      this.#asked = asked;
+      return this.#ask(dataset, asked, query, drawn, signal);
+    });
   }
 
   /** @param {Dataset} dataset @param {{wish: Wish}} asked @param {URLSearchParams} query @param {boolean} drawn @param {AbortSignal} signal */
@@ -108,11 +111,14 @@ export class Preview {
       const answer = await this.#api.preview(dataset.name, query, signal);
       if (!signal.aborted) this.#show(answer, asked, dataset, drawn);
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) return false;
+      this.#asked = null; // What is touched next asks again.
       if (error instanceof Problem) this.#refused(error);
       else if (error instanceof NoAnswer) this.#say("preview.no_answer");
       else throw error;
+      return error instanceof NoAnswer;
     }
+    return false;
   }
 
   /** @param {PreviewOf} answer @param {{wish: Wish}} asked @param {Dataset} dataset @param {boolean} drawn */
