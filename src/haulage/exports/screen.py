@@ -125,8 +125,8 @@ class Screen:
             given_up: as for ``counts``.
 
         Raises:
-            Refused: as for a request, ``count_timeout``, ``preview_exceeded``, and where the export itself would have too
-                many of them ``groups_exceeded`` or ``pivot_columns_exceeded``.
+            Refused: as for a request, ``count_timeout``, ``preview_exceeded``, and where the export itself would have
+                too many of them ``groups_exceeded`` or ``pivot_columns_exceeded``.
         """
         declared = access_dataset(self._catalogue, asked.dataset, requester)
         whose = self.parents.read(declared, asked.parent, "/query/parent")
