@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -28,6 +28,7 @@ from haulage.core.errors import BuildFailed
 MARK = ".haulage"
 MIB = 1024 * 1024
 BURIED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENAMETOOLONG)  # what a locked or a deep folder answers
+STRAYS_NAMED = 10
 FREE_SHARE = 0.1  # of the disk; less is worth a word
 Examined: TypeAlias = tuple[str, str, str]  # OK, WARN or FAIL; what was found; what to do
 KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")  # a run's id and a claim's number
@@ -238,12 +239,22 @@ class LocalArtifacts:
             yield "FAIL", what, "let this user write there, or name another folder"
             return
         yield "OK", "a file can be written", ""
+        yield from strays(os.listdir(self.root), {MARK, self._work.name, self._files.name})  # noqa: PTH208 - names
         disk = shutil.disk_usage(self.root)
         if disk.free < still_bytes:
             what = f"the disk has {disk.free // MIB:,} MiB free, the budget may still take {still_bytes // MIB:,} MiB"
             yield "WARN", what, "make room, or lower limits.exports.store_bytes"
         elif disk.free < disk.total * FREE_SHARE:
             yield "WARN", f"only {disk.free // MIB:,} MiB of the disk are free", "make room"
+
+
+def strays(found: Iterable[str], ours: Container[str]) -> Iterator[Examined]:
+    """Names beside those that are ours: they may be somebody's, so no sweep removes them."""
+    names = sorted(name.encode("ascii", "backslashreplace").decode() for name in found if name not in ours)
+    for name in names[:STRAYS_NAMED]:
+        yield "WARN", f"{name} is none of Haulage's files, and no sweep removes it", "if nobody needs it, remove it"
+    if (more := len(names) - STRAYS_NAMED) > 0:
+        yield "WARN", f"{more:,} more lie beside it", "keep nothing else in this place"
 
 
 def known(key: str) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from haulage.artifacts.bucket import Bucket, Refusal
-from haulage.artifacts.local import KEY, MARK, Examined, LocalArtifacts, known
+from haulage.artifacts.local import KEY, MARK, Examined, LocalArtifacts, known, strays
 from haulage.artifacts.object_file import ObjectFile
 from haulage.artifacts.trials import trials
 from haulage.config import ObjectSettings
@@ -300,6 +300,8 @@ class ObjectArtifacts:
         except OSError:
             pass  # The trials say what it is.
         yield from trials(self._bucket, f"{self._files}probe-{os.urandom(8).hex()}", self.place, self._settings)
+        with suppress(OSError):  # said by the trials
+            yield from strays(self._bucket.beside(self._prefix), {MARK, "files/", ""})
         yield from self.scratch.examine(0)
 
     def _name(self, key: str) -> str:
