@@ -60,6 +60,42 @@ def test_who_acts_for_one_tenant_neither_claims_nor_sweeps(house):
         assert store.exports.get(house.runs["north", "ready"], tenant="north") is not None
 
 
+def test_a_tenant_that_was_set_for_the_role_or_in_the_url_binds_nobody(house):
+    """A sweep that sees one tenant alone would take the files of all others for nobody's."""
+    for tenant in ("north", "south"):
+        house.case.write(house.runs[tenant, "ready"], artifact_key=f"{house.runs[tenant, 'ready']}.1")
+    kept = {f"{house.runs[tenant, 'ready']}.1" for tenant in ("north", "south")}
+    roles = (RUNTIME, WORKER)
+    for role in roles:
+        house.case.opener.execute(
+            house.case.url, f"alter role {role} in database {house.name} set haulage.tenant = 'south'"
+        )
+    try:
+        with house.opened(WORKER) as worker, house.opened(RUNTIME) as runtime:
+            told, promised = worker.exports.tally(), worker.exports.promised(sorted(kept))
+            with pytest.raises(StoreUnavailable, match="no tenant is set"):
+                runtime.exports.list(Query())
+    finally:
+        for role in roles:
+            house.case.opener.execute(house.case.url, f"alter role {role} in database {house.name} reset haulage.tenant")
+    place = house.case.opener.as_role(house.case.url, WORKER)
+    with closing(open_store(f"{place}?options=-c%20haulage.tenant%3Dsouth", house.case.limits)) as meant:
+        assert kept == promised == meant.exports.promised(sorted(kept))
+        assert told == meant.exports.tally()
+        assert 2 == told["ready"]
+
+
+def test_a_connection_that_was_left_with_a_tenant_takes_no_file_for_nobodys(house):
+    """As if a statement of somebody had set it for the session: what others own is promised all the same."""
+    for tenant in ("north", "south"):
+        house.case.write(house.runs[tenant, "ready"], artifact_key=f"{house.runs[tenant, 'ready']}.1")
+    kept = {f"{house.runs[tenant, 'ready']}.1" for tenant in ("north", "south")}
+    with house.opened(WORKER) as worker:
+        with worker._database.engine.connect() as connection:
+            connection.exec_driver_sql("set haulage.tenant = 'south'")
+        assert kept == worker.exports.promised(sorted(kept))
+
+
 def test_a_store_knows_as_whom_it_is_entered(house):
     roles = {}
     for name in (RUNTIME, WORKER, OWNER, "postgres"):
