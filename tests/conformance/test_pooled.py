@@ -162,7 +162,9 @@ def test_a_tenant_that_somebody_left_on_a_connection_of_the_proxy_hides_no_owner
         case.write(run.id, artifact_key=f"{run.id}.1")
     with ExitStack() as stack:
         # In a transaction each, so that every connection of the proxy is left with it.
-        others = [stack.enter_context(closing(psycopg.connect(case.opener.plain(), autocommit=False))) for _ in range(3)]
+        others = [
+            stack.enter_context(closing(psycopg.connect(case.opener.plain(), autocommit=False))) for _ in range(3)
+        ]
         for other in others:
             other.execute("set haulage.tenant = 'south'")
         for other in others:

@@ -77,7 +77,9 @@ def test_a_tenant_that_was_set_for_the_role_or_in_the_url_binds_nobody(house):
                 runtime.exports.list(Query())
     finally:
         for role in roles:
-            house.case.opener.execute(house.case.url, f"alter role {role} in database {house.name} reset haulage.tenant")
+            house.case.opener.execute(
+                house.case.url, f"alter role {role} in database {house.name} reset haulage.tenant"
+            )
     place = house.case.opener.as_role(house.case.url, WORKER)
     with closing(open_store(f"{place}?options=-c%20haulage.tenant%3Dsouth", house.case.limits)) as meant:
         assert kept == promised == meant.exports.promised(sorted(kept))
