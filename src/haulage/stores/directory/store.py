@@ -100,7 +100,12 @@ class DirectoryStore:
             StoreUnavailable: nothing can be written.
         """
         with answered(), self.folder.writing():
-            replace(self.path / FACTS, (self.path / FACTS).read_bytes())
+            data, _ = read(self.path / FACTS)
+            try:
+                opened("facts", data)  # What is none is not written again.
+            except Unreadable as problem:
+                raise StoreUnavailable(f"{FACTS}: {problem}") from problem
+            replace(self.path / FACTS, data)
 
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""
