@@ -204,6 +204,8 @@ class PostgreSQL:
         """Take the lock that every migration takes."""
         connection.execute(text(f"set local lock_timeout = {dialect.MIGRATION_WAIT_SECONDS * 1000}"))
         connection.execute(text("set local statement_timeout = 0"))
+        if (connection.dialect.server_version_info or ()) >= (17,):
+            connection.execute(text("set local transaction_timeout = 0"))
         connection.execute(text(f"select pg_advisory_xact_lock({MIGRATION_LOCK})"))
 
     def watch(self, engine: Engine) -> Watcher:
