@@ -213,12 +213,12 @@ def test_facts_that_are_none_are_not_written_again(case):
     whole = facts.read_bytes()
     for content in (b"", whole[:-1]):
         facts.write_bytes(content)
-        with pytest.raises(StoreUnavailable, match="haulage.json"):
+        with pytest.raises(StoreUnavailable, match=r"haulage\.json"):
             case.store.check()
         assert content == facts.read_bytes()
     facts.unlink()
     os.mkfifo(facts)
-    with pytest.raises(StoreUnavailable, match="haulage.json"):
+    with pytest.raises(StoreUnavailable, match=r"haulage\.json"):
         case.store.check()
 
 

@@ -12,7 +12,7 @@ from tests.servers import postgresql
 from tests.servers.openers import OWNER
 
 from haulage.artifacts.local import LocalArtifacts
-from haulage.core.errors import StoreUnavailable
+from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.parents import ParentRef
 from haulage.core.ports import Query
 from haulage.exports.expire import ExportSweep
@@ -200,6 +200,16 @@ def test_a_store_in_a_schema_of_its_own_has_its_roles_there():
         drift = worker.exports.drift()
 
     assert ((1, None), []) == (place, drift)
+
+
+def test_tables_that_lie_where_a_search_path_does_not_look_are_told(owned):
+    """Else who runs `migrate up` as told makes a second store beside the first."""
+    owned.make_roles()
+    place, opener = owned.url, STORES["postgresql"]
+    for path in ("nowhere", "''"):
+        opener.execute(place, f"alter role {WORKER} in database {place.rpartition('/')[2]} set search_path = {path}")
+        with pytest.raises(SchemaMismatch, match="in the schema public, and none where the search_path of this user"):
+            open_store(opener.as_role(place, WORKER))
 
 
 def test_down_takes_policies_and_functions_away_and_up_brings_them_back(owned):

@@ -95,7 +95,7 @@ def _findings(config: Path, *, thorough: bool, with_peer: bool) -> Iterator[Find
         yield Finding("FAIL", "store", str(problem))  # it says what to do
     except StoreUnavailable as problem:
         what = f"{masked(settings.store) if store is None else store}: {str(problem) or 'it does not answer'}"
-        yield Finding("FAIL", "store", what, what_to_do(settings))
+        yield Finding("FAIL", "store", what, what_to_do(settings, problem))
     except OSError as problem:
         what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
         yield Finding("FAIL", "artifacts", what, "let this user write there, or name another folder")
