@@ -18,7 +18,7 @@ import shutil
 import stat
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -26,6 +26,7 @@ from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
+INSIDE = "lies inside the artifacts of another store, whose sweep would remove it; name another place"
 MIB = 1024 * 1024
 BURIED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENAMETOOLONG)  # what a locked or a deep folder answers
 STRAYS_NAMED = 10
@@ -75,6 +76,8 @@ class LocalArtifacts:
             return
         if marked is None and self._holds_others(adopt=adopt):
             raise self._refusal("holds files that are not Haulage's; name an empty folder")
+        if marked is None and self._lies_in_anothers():
+            raise self._refusal(INSIDE)
         missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         for folder in (self.root, self._work, self._files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,6 +127,14 @@ class LocalArtifacts:
         """Say whether something lies there that is not ours; who adopts may have lost the mark, but not the names."""
         names = [path.name for folder in (self._work, self._files) if folder.is_dir() for path in folder.iterdir()]
         return any(not adopt or not KEY.fullmatch(name) for name in names)
+
+    def _lies_in_anothers(self) -> bool:
+        """Say whether another store's sweep would take us for bytes of nobody."""
+        chain = (self.root, *self.root.parents)
+        return any(
+            inner.name in (self._work.name, self._files.name) and (outer / MARK).exists()
+            for inner, outer in pairwise(chain)
+        )
 
     def _refusal(self, problem: str) -> OSError:
         return FileExistsError(errno.EEXIST, problem, str(self.root))

@@ -226,7 +226,7 @@ def _fit(store: Store) -> None:
     if schema.version is None and (elsewhere := store.elsewhere()):
         raise SchemaMismatch(
             f"{store.place} has tables of haulage in the schema {' and '.join(elsewhere)}, and none where the "
-            "search_path of this user looks; set it for the user, or name it in store: ?options=-csearch_path%3DSCHEMA. "
+            "search_path of this user looks; set it for the user, or in store: ?options=-csearch_path%3DSCHEMA. "
             "For a store of its own run: haulage migrate up"
         )
     if schema.new:
