@@ -202,6 +202,22 @@ def test_a_store_in_a_schema_of_its_own_has_its_roles_there():
     assert ((1, None), []) == (place, drift)
 
 
+def test_a_database_that_not_everybody_may_enter_is_opened_to_the_roles(owned):
+    """As on a server that was made safe: what `--roles` has made must be able to come in."""
+    server, name = postgresql.server(), owned.url.rpartition("/")[2]
+    server.execute("postgres", f"revoke connect on database {name} from public")
+    owned.make_roles()
+    for role in (WORKER, RUNTIME, ROUTING):
+        with closing(server.connect(name, role)) as entered_as:
+            assert (1,) == entered_as.execute("select 1").fetchone()
+
+    server.execute("postgres", f"revoke connect on database {name} from {ROUTING}")
+    server.execute("postgres", f"alter database {name} owner to postgres")
+    server.execute("postgres", f"grant connect on database {name} to {OWNER}")
+    with pytest.raises(StoreUnavailable, match=f"grant connect on database {name} to {ROUTING}; then run this again"):
+        owned.make_roles()
+
+
 def test_tables_that_lie_where_a_search_path_does_not_look_are_told(owned):
     """Else who runs `migrate up` as told makes a second store beside the first."""
     owned.make_roles()

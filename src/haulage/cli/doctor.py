@@ -52,7 +52,7 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
         shown.append(finding)
         if not as_json:  # at once: a store that hangs keeps nobody from what was found before it
             what = f"{finding.subject}: {finding.what}" + (f"; {finding.do}" if finding.do else "")
-            tell(f"{finding.level:<4}  {printable(what)}")
+            tell(f"{finding.level:<4}  {printable(' '.join(what.splitlines()))}")
     wrong = any(finding.level == "FAIL" for finding in shown)
     if as_json:
         print_json({"ok": not wrong, "findings": [asdict(finding) for finding in shown]})
