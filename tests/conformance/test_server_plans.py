@@ -26,7 +26,7 @@ from haulage.stores.tenants import RUNTIME
 pytestmark = pytest.mark.slow
 
 TENANTS = 1_000
-SIZES = [(300_000, 50_000), (100, 50_000), (100, 2_000)]  # ended and waiting runs
+SIZES = [(1_000_000, 100_000), (100, 50_000), (100, 2_000)]  # ended and waiting runs
 ROWS_MOST = 250  # of one answer, over all tables: a page of a list, a bounded sweep
 BLOCKS_MOST = 100  # of a question about one run: an index that is walked from end to end shows in nothing else
 BOOK = ParentRef("book", "p10")
