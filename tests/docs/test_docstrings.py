@@ -28,7 +28,7 @@ def modules():
 def known(request, tmp_path, monkeypatch):
     """What the examples speak of: a Haulage with a worker, and somebody who asks."""
     # An example declares `orders` in Python; the configuration may then not have it too.
-    python = "haulage.app.Haulage.dataset]" in request.node.name
+    python = "haulage.declaring.Declares.dataset]" in request.node.name
     configuration = CONFIGURATION.replace("datasets.orders", "datasets.others") if python else CONFIGURATION
     monkeypatch.chdir(Terminal(tmp_path).shop(configuration=configuration).folder)
     haul = Haulage.from_toml("haulage.toml")
