@@ -97,7 +97,7 @@ def postgresql_csv_two_connections(setting: Setting) -> None:
 
 
 def _against_psql(setting: Setting, name: str, rows: int, *, connections: int, target: float) -> None:
-    url, sql = many(postgresql_table, rows)
+    url, sql = postgresql_table(rows), QUERY  # not ``many``: a cross join is counted by one process
     copied = setting.folder / "peer.csv"
     command = [postgresql.programs() / "psql", "-q", "-X", url.replace("+psycopg", ""), "-c",
                f"\\copy ({sql}) to '{copied}' with (format csv, header)"]  # fmt: skip
