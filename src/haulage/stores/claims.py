@@ -106,6 +106,14 @@ class Claims:
         given, clock = bindparam("now", type_=BigInteger), self._database.dialect.clock
         return given if clock is None else func.coalesce(given, clock)
 
+    def place(self, table: Any) -> ColumnElement[Any]:
+        """Where a row lies, for the statement that locked it: found by its id it would be looked for twice.
+
+        Nor does a join by it let the planner read every waiting run. A run that was changed after the statement began
+        is not found: that claim answers None, as where it is locked.
+        """
+        return literal_column(f"{table.name}.{self._database.dialect.row_place}").label("place")
+
     def claimed(self, now: ColumnElement[int]) -> dict[str, Any]:
         """What every claim writes, in SQL; bound are ``worker`` and ``lease_ms``."""
         c = self._table.c
@@ -256,7 +264,8 @@ class ClaimInOne(Claims):
         gate = self._gates.open(only=only, skip=True).cte("gate")
         free_slot = self._queue.free_slot().label("free_slot")
         now, figures = self.now().label("now"), (pools.c.stored_bytes, pools.c.reserved_bytes)
-        picked = select(q.c.id, free_slot, now, *figures).where(pools.c.flow == literal_column(f"'{e.name}'", String))
+        of_flow = pools.c.flow == literal_column(f"'{e.name}'", String)
+        picked = select(self.place(q), free_slot, now, *figures).where(of_flow)
         if only:
             picked = picked.where(q.c.id == bindparam("only"), q.c.tenant == value_of(gate.c.tenant))
         elif not waited:
@@ -272,8 +281,7 @@ class ClaimInOne(Claims):
         fits, admitted = self._admission.admitted(e, run, run.c.now)
         return (
             update(e)
-            # By the value and not by a join, for which the planner may read every waiting run.
-            .where(e.c.id == value_of(run.c.id), *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
+            .where(self.place(e) == run.c.place, *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
             .values(slot=run.c.free_slot, **self.claimed(run.c.now), **admitted)
             .returning(*self._columns)
         )

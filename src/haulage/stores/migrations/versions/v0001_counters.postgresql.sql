@@ -3,21 +3,20 @@
 -- in one statement the look would be as old as the statement, and miss what was added while it waited.
 alter table exports set (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
 alter table tenant_gates set (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
+-- No two gates have the same entry, so a full page of them is looked through for such in vain.
+alter index tenant_gates_open set (deduplicate_items = off);
 alter table run_pools set (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
 -- The two moves that every run makes come first, with nothing else in them; then all that may be. One trigger looks at
 -- them here: each WHEN of a trigger is read anew at every update, and three of them took a fifth of a claim.
 -- What comes or goes has no old or no new row, whose state is null.
 create function exports_counted() returns trigger language plpgsql set search_path from current as $$ begin
-    -- Who claims has locked the gate, so the head that is found in this statement is the head.
+    -- Who claims has locked the gate, so the head that is found in this statement is the head: from the head of before
+    -- on, which is the head still where it was another run that was claimed.
     if old.state = 'queued' and new.state = 'running' then
-        update tenant_gates set queued = queued - 1, running = running + 1,
-            head_at = case when head_id = old.id then next.requested_at else head_at end,
-            head_id = case when head_id = old.id then next.id else head_id end
-        from (select) as always left join lateral (
+        update tenant_gates set queued = queued - 1, running = running + 1, (head_at, head_id) = (
             select requested_at, id from exports
-            where state = 'queued' and tenant = old.tenant and (requested_at, id) > (old.requested_at, old.id)
-            order by requested_at, id limit 1
-        ) as next on true
+            where state = 'queued' and tenant = old.tenant and (requested_at, id) >= (head_at, head_id)
+            order by requested_at, id limit 1)
         where flow = 'exports' and tenant = old.tenant;
         update run_pools set reserved_bytes = reserved_bytes + coalesce(new.reserved_bytes, 0), changes = changes + 1
         where flow = 'exports';
