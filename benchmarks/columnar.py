@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from first import QUERY, Setting, build_once
-from from_servers import MEMORY_ROWS, postgresql_table
+from from_servers import MEMORY_ROWS, many, postgresql_table
 from lines import alternating, figure, median
 from tests.servers import postgresql
 
@@ -24,6 +24,7 @@ import glob, sys, duckdb
 url, target, libraries = sys.argv[1:]
 (extension,) = glob.glob(f"{libraries}/*/extensions/*/postgres_scanner.duckdb_extension")
 db = duckdb.connect(config={"allow_unsigned_extensions": True, "autoinstall_known_extensions": False})
+db.execute("set enable_progress_bar = false")
 db.execute(f"load '{extension}'; attach '{url}' as pg (type postgres, read_only)")
 db.execute(f"copy (select * from pg.lineitem) to '{target}' (format parquet, compression zstd)")
 """
@@ -32,6 +33,7 @@ PIPE = """
 import sys, duckdb
 target, kinds = sys.argv[1:]
 csv = f"read_csv('/dev/stdin', header = false, columns = {kinds})"
+duckdb.execute("set enable_progress_bar = false")
 duckdb.execute(f"copy (select * from {csv}) to '{target}' (format parquet, compression zstd)")
 """
 WITHOUT_ARROW = "import sys; sys.modules['pyarrow'] = None; "
@@ -155,9 +157,8 @@ def compared(
 
 def columnar_peak_rss_mib(setting: Setting) -> None:
     """The child's peak memory, at few and at ten times as many rows, and with cells of 10 MB."""
-    small, large = (postgresql_table(rows) for rows in MEMORY_ROWS)
-    asked = [(small, QUERY, f"{MEMORY_ROWS[0]:,} rows"), (large, QUERY, f"{MEMORY_ROWS[1]:,} rows")]
-    for url, sql, what in [*asked, (small, LARGE_CELLS, "cells of 10 MB")]:
+    asked = [(*many(postgresql_table, rows), f"{rows:,} rows") for rows in MEMORY_ROWS]
+    for url, sql, what in [(asked[0][0], LARGE_CELLS, "cells of 10 MB"), *asked]:
         for format, first, limit in (("parquet", "", 250), ("ndjson", "", 250), ("ndjson", WITHOUT_ARROW, 100)):
             with started_with(first):
                 _, peak, file = build_once(setting, url, sql, 2**40, format)

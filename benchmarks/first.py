@@ -89,6 +89,7 @@ def build_once(
         file_bytes=16 * GIB,
         reserved_bytes=16 * GIB,
         progress_seconds=0.25,
+        seconds=3_600,
         connections=connections,
     )
     began = time.perf_counter()

@@ -24,6 +24,10 @@ ALL = os.environ.get("HAULAGE_TEST_ALL") == "1"
 TIMES = float(os.environ.get("HAULAGE_TEST_TIMES", "1"))
 PATIENCE_SECONDS = 300  # of a random test that looks once, on a machine with much else to do
 
+# Every connection to MariaDB makes a TLS context first; where the environment names a file of all authorities, each of
+# thousands takes 30 ms of the processor to read it. No test asks a server of the world: whoever trusts one names it.
+os.environ["SSL_CERT_FILE"] = os.devnull
+
 # Hypothesis calls an example wrong that takes 200 ms, or is slowly made: on a busy machine any of them may be.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

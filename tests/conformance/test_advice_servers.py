@@ -210,6 +210,15 @@ def mariadb(tmp_path_factory):
     case.close()
 
 
+def test_a_plan_with_quotation_marks_in_it_is_read(mariadb):
+    """MariaDB writes them into its JSON as they are."""
+    mariadb.execute('create table `odd "one"` select id, id % 4000 as `we"ird` from orders')
+    mariadb.execute('analyze table `odd "one"`')
+    mine = only(mariadb, reading('select * from `odd "one"` where `we"ird` = :k', k='a "quoted" value'))
+
+    assert mine.statement.endswith('.`odd "one"` (`we"ird`)')
+
+
 def test_a_long_text_is_in_an_index_by_its_beginning(mariadb):
     asked = reading("select * from orders where note = :n", n="note 7")
     found = only(mariadb, asked)

@@ -433,6 +433,35 @@ def test_a_bucket_that_is_not_there_says_nothing_about_files(place, objects_serv
     assert any("no such bucket" in what for level, what, _do in nowhere.examine(0) if level == "FAIL")
 
 
+@pytest.mark.parametrize("within", ["files", "files/deep/er"])
+def test_a_prefix_inside_that_of_another_store_is_refused_before_its_sweep_takes_it_away(
+    artifacts, place, objects_server, tmp_path, within
+):
+    publish(artifacts, write(artifacts))
+    settings = objects_server.settings(tmp_path / "other")
+    inner = ObjectArtifacts(f"{artifacts.place}/{within}", settings, "1" * 16)
+    for act in (inner.keys, inner.check):
+        with pytest.raises(FileExistsError, match="lies inside the artifacts of another store"):
+            act()
+
+    assert [KEY] == artifacts.keys()
+    beside = ObjectArtifacts(f"{artifacts.place}/beside/files", settings, "1" * 16)
+    assert [] == beside.keys()
+
+
+def test_what_lies_beside_our_objects_is_named_and_stays(artifacts, place):
+    publish(artifacts, write(artifacts))
+    others = ("notes.txt", "folder/deep/one", "folder/two")
+    for name in others:
+        place.server.write(f"{place.prefix}{name}", b"somebody's")
+
+    named = [what for level, what, _do in artifacts.examine(0) if level == "WARN" and "none of" in what]
+    assert ["folder/", "notes.txt"] == [what.partition(" is none of Haulage's files")[0] for what in named]
+    assert [KEY] == artifacts.keys()
+    for name in others:
+        place.server.delete(f"{place.prefix}{name}")
+
+
 def test_a_prefix_that_was_emptied_says_nothing_about_single_files(artifacts, place):
     publish(artifacts, write(artifacts))
     artifacts.remove(KEY)

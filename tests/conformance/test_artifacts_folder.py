@@ -35,6 +35,16 @@ def write(artifacts, key=KEY, content=b"id\n1\n"):
     return sink.finish()
 
 
+@pytest.mark.parametrize("within", ["files", "work", "files/deep/er"])
+def test_a_folder_inside_that_of_another_store_is_refused_before_its_sweep_takes_it_away(artifacts, within):
+    inner = LocalArtifacts(artifacts.root / within, "1" * 16)
+    with pytest.raises(FileExistsError, match="lies inside the artifacts of another store"):
+        inner.prepare()
+
+    assert [] == artifacts.keys()
+    LocalArtifacts(artifacts.root / "beside", "1" * 16).prepare()
+
+
 @pytest.mark.parametrize("reread", [False, True])
 def test_only_a_file_that_is_read_back_tells_of_a_flipped_byte(artifacts, reread):
     folder = artifacts.begin(KEY)

@@ -72,6 +72,7 @@ def test_names_of_a_death_are_tidied_up_and_those_of_the_living_stay(case):
     case.add(id="ended-here")
     root = case.store.path
     leftovers = [
+        root / ".haulage.json.abc.new",
         root / "live" / ".half.json.abc.new",
         root / "keys" / ".half.abc.new",
         root / "held" / "nobody.1",

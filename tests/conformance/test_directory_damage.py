@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 
 import pytest
 from tests.conformance.cases import DAY, MINUTE, Case, Directory
@@ -32,6 +34,12 @@ def told(case):
 # -- the content of a file --------------------------------------------------------------------------------
 
 
+def lacking(data, name):
+    """A whole record of a run, as somebody might have written it who knows the checksum."""
+    run = opened("run", data)["run"]
+    return sealed("run", {"run": {each: value for each, value in run.items() if each != name}})
+
+
 DAMAGE = {
     "empty": lambda _data: b"",
     "nothing but NUL": lambda data: b"\0" * len(data),
@@ -46,6 +54,7 @@ DAMAGE = {
     "a version that is none": lambda data: data.replace(b"haulage run 1 ", b"haulage run x ", 1),
     "another kind of record": lambda data: data.replace(b"haulage run ", b"haulage key ", 1),
     "a whole record that is no run": lambda _data: sealed("run", {"run": None}),
+    "a run without its clocks": lambda data: lacking(data, "requested_at"),
 }
 
 
@@ -120,17 +129,111 @@ def test_a_copy_under_another_name_is_no_second_run(case, told):
     assert ["live/copy.json"] == [event.file for event in told]
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def plant(kind, path, precious="nowhere"):
+    """Something that is no file, in the place of one."""
+    if path.exists():
+        path.unlink()
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(os.path.relpath(path))  # A path of a socket may not be long.
+    else:
+        {"link": lambda: path.symlink_to(precious), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
+
+
+NO_FILES = ["link", "pipe", "folder", "socket"]
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
 def test_what_is_no_file_is_no_run_and_keeps_nobody_waiting(case, told, tmp_path, kind):
     run, precious = case.add(), tmp_path / "precious"
     precious.write_bytes(case.runs.live.path(run.id).read_bytes())
     planted = case.runs.live.path("planted")
-    {"link": lambda: planted.symlink_to(precious), "pipe": lambda: os.mkfifo(planted), "folder": planted.mkdir}[kind]()
+    plant(kind, planted, precious)
     look_anew(case, told)
 
     assert run.id == case.claim()[0].id
     assert precious.exists()
-    assert (["live/planted.json"] if kind != "link" else []) == [event.file for event in told]
+    assert [("live/planted.json", "it is no file")] == [(event.file, event.reason) for event in told]
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_no_key_sign_in_or_worker_and_stops_no_sweep(case, told, kind):
+    case.presence("w1")
+    for place in ("keys", "sessions", "workers"):
+        plant(kind, case.store.path / place / "planted")
+    seen = [presence.id for presence in case.store.workers.seen(60, now=case.now)]
+    abandoned = case.runs.abandon_waiting(60, now=case.now)
+    forgotten = [case.store.keys.forget(), case.store.sessions.forget(), case.store.workers.forget(1e9, now=case.now)]
+
+    assert (["w1"], [], [0, 0, 0]) == (seen, abandoned, forgotten)
+    assert {"keys/planted", "sessions/planted", "workers/planted"} == {event.file for event in told}
+    assert {"it is no file"} == {event.reason for event in told}
+    assert ["w1"] == names(case, "workers")
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_worker_in_whose_place_something_else_lies_is_seen_again_at_its_next_beat(case, told, kind):
+    case.presence("w1")
+    plant(kind, case.store.path / "workers" / "w1")
+    gone = case.store.workers.seen(60, now=case.now)
+    case.presence("w1")
+
+    assert ([], ["w1"]) == (gone, [presence.id for presence in case.store.workers.seen(60, now=case.now)])
+    assert [("workers/w1", "it is no file")] == [(event.file, event.reason) for event in told]
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_in_the_place_of_a_claim_leaves_the_lease_that_the_row_has(case, kind):
+    held = case.hold()
+    plant(kind, case.store.path / "held" / f"{held.id}.1")
+    other = case.open()
+    lost = other.exports.sweep(case.moves("lose"), {}, worker="sweeper", now=case.now + 14_000)
+    listed = other.exports.list(Query())
+    late = other.exports.sweep(case.moves("lose"), {}, worker="sweeper", now=case.now + 15_000)
+    other.close()
+
+    assert ([], [held.id], [held.id]) == (lost, [run.id for run in listed], [run.id for run in late])
+
+
+def test_a_word_why_that_cannot_be_read_hides_no_other(case):
+    run = case.add()
+    path = case.runs.live.path(run.id)
+    path.write_bytes(b"")
+    case.get(run)
+    (case.store.path / "quarantine" / "a.why").mkdir()
+    (case.store.path / "quarantine" / "b.why").symlink_to("nowhere")
+
+    told = case.store.quarantined()
+    assert [f"quarantine/{name}.why: it does not say what was wrong" for name in "ab"] == sorted(told)[-2:]
+    assert f"live/{run.id}.json: it is empty" in told
+
+
+def test_facts_that_are_none_are_not_written_again(case):
+    facts = case.store.path / "haulage.json"
+    whole = facts.read_bytes()
+    for content in (b"", whole[:-1]):
+        facts.write_bytes(content)
+        with pytest.raises(StoreUnavailable, match=r"haulage\.json"):
+            case.store.check()
+        assert content == facts.read_bytes()
+    facts.unlink()
+    os.mkfifo(facts)
+    with pytest.raises(StoreUnavailable, match=r"haulage\.json"):
+        case.store.check()
+
+
+def test_a_lock_whose_count_cannot_be_read_is_let_go(case, monkeypatch):
+    """As where the volume answers EIO once: who cannot read what it locked must not keep it."""
+    monkeypatch.setattr("haulage.stores.directory.folder._read_count", failing)
+    with pytest.raises(StoreUnavailable, match="Input/output error"):
+        case.add()
+    monkeypatch.undo()
+
+    assert "queued" == case.get(case.add().id).state
+
+
+def failing(_descriptor):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_the_worker_of_a_run_whose_file_was_damaged_lost_it_and_its_slot_is_free_again(case):

@@ -215,6 +215,7 @@ def test_a_broken_guard_is_found_by_the_test_that_names_it(case, monkeypatch, mu
     owner, name, broken, test = NAMED[mutant]
     assert hasattr(owner, name)
     monkeypatch.setattr(owner, name, broken)
+    monkeypatch.setattr(test_transactions, "PATIENCE_SECONDS", 1)  # for what never comes
 
     with pytest.raises(FOUND):
         test(case)

@@ -76,6 +76,23 @@ def test_a_fact_file_that_cannot_be_read_is_told_and_nothing_is_made_anew(case):
     assert b"" == path.read_bytes()
 
 
+@pytest.mark.parametrize("state", ["queued", "cancelled"])
+def test_a_fact_file_that_has_vanished_from_a_store_with_runs_is_not_made_anew(case, state):
+    """A new one would be another store's: its id, and the workers it wants, stood in the old one."""
+    run, _ = case.bring(state)
+    path = case.store.path / "haulage.json"
+    whole = path.read_bytes()
+    path.unlink()
+
+    with pytest.raises(StoreUnavailable, match=r"haulage.json: it is missing, and there are runs; put it back"):
+        case.open()
+    assert not path.exists()
+    path.write_bytes(whole)
+    again = case.open()
+    assert state == again.exports.get(run.id).state
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("url", "path"),
     [

@@ -285,6 +285,49 @@ def test_sums_beyond_sixty_four_bits_are_exact(case):
     assert [3 * big * big] * 2 == [row[-1] for row in got]
 
 
+def test_sums_beyond_what_the_engine_holds_are_exact(case):
+    """DuckDB adds up 38 digits, and the largest of its whole numbers as floats."""
+    if not case.url.startswith("duckdb"):
+        raise NotPromised("sums of it have every digit by themselves")
+    most, wide, cents = 2**127 - 1, 2**128 - 1, "-9999999999999999999999999999999999.9999"
+    values = f"({most}::hugeint, {wide}::uhugeint, {cents}::decimal(38, 4), '1' || repeat('0', 50))"
+    drawn_from = f"(values {values}, {values}, (null, 7, -0.05, '1')) as v (h, u, d, b)"
+    rows = f"select 'a' as k, h, u, d, b::bignum as b from {drawn_from}"
+    reading = Reading(rows, {}, {}, None, (), (), None, {})
+    sums = [Measure(f"s{key}", f"s{key}", "sum", key) for key in "hudb"]
+    mean = Measure("mean", "mean", "avg", "d")
+    _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), (*sums, mean), ((),)), reading=reading)
+    _, small, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), (sums[1],), ((),)), reading=reading)
+
+    total = Decimal("-20000000000000000000000000000000000.0498")
+    assert [(2 * most, 2 * wide + 7, total, 2 * 10**50 + 1)] * 2 == [row[-5:-1] for row in got]
+    assert {"int", "Decimal"} == {type(cell).__name__ for row in got for cell in row[-5:]}
+    assert [2 * wide + 7] * 2 == [row[-1] for row in small]
+
+
+def test_a_long_sum_changes_no_other_one(case):
+    """SQLite is asked again where whole numbers overflow; what it says of floats beside them stays what it was."""
+    if case.typed:
+        raise NotPromised("each of its columns has one type, and none overflows")
+    big = 2**62
+    rows = ["('a', 0.1, 7, 1)", f"('a', 0.2, {big}, 2.5)", f"('a', null, {big}, 1)", f"('b', null, {big}, 1)"]
+    sql = f"select column1 as k, column2 as f, column3 as n, column4 as i from (values {', '.join(rows)})"
+    declared = {"i": ("i", "integer")}
+    reading = Reading(sql, {}, {}, None, (), (), None, declared)
+    sums = [Measure(f"s{key}", f"s{key}", "sum", key) for key in ("f", "i", "n")]
+    _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums), ((),)), reading=reading)
+    _, short, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums[:2]), ((),)), reading=reading)
+
+    assert [row[-3:-1] for row in got] == [row[-2:] for row in short]
+    assert [4.5, 1, 5.5] == [row[-2] for row in got]
+    assert [2 * big + 7, big, 3 * big + 7] == [row[-1] for row in got]
+    assert {int} == {type(row[-1]) for row in got}
+    text = reading._replace(sql=sql.replace("'b', null", "'b', '12'"))
+    with pytest.raises(BuildFailed) as failed:
+        rows_of(case, Grouped((Dimension("k", "k", "k"),), tuple(sums)), reading=text)
+    assert "no number" in failed.value.cause
+
+
 def test_infinite_days_are_compared_by_the_source(case):
     if not case.url.startswith(("postgresql", "duckdb")):
         raise NotPromised("no day of it is infinite")
@@ -294,3 +337,25 @@ def test_infinite_days_are_compared_by_the_source(case):
     _, got, _ = rows_of(case, Grouped((Dimension("k", "k", "k"),), measures, ((),)), reading=reading)
 
     assert [("-infinity", "infinity")] * 2 == [row[-2:] for row in got]
+
+
+def test_levels_of_any_dimension_are_in_the_order_of_time(case):
+    """The source sorts leading days by time; what is sorted of their texts must not stand in another order."""
+    if not case.url.startswith(("postgresql", "duckdb")):
+        raise NotPromised("no year of it has five digits")
+    behind = "(BC)" if case.url.startswith("duckdb") else "BC"
+    days = ["-infinity", f"0044-03-15 {behind}", "0044-03-15", "9999-12-31", "10000-01-01", "infinity", None]
+    values = ", ".join(f"({place}, {literal(day)})" for place, day in enumerate(days[::-1]))
+    sql = f"select n % 2 as k, cast(d as date) as d, cast(d as timestamp) as t from (values {values}) as v (n, d)"
+    reading = Reading(sql, {}, {}, None, (), (), None, {})
+    for column in ("d", "t"):
+        dimensions = (Dimension("k", "k", "k"), Dimension("d", "d", column))
+        counted = (Measure("n", "n", "count"),)
+        _, led, _ = rows_of(case, Grouped((dimensions[1],), counted), reading=reading)
+        _, got, _ = rows_of(case, Grouped(dimensions, counted, ((1,),)), reading=reading)
+        wide, _, _ = rows_of(case, Grouped(dimensions, counted, (), (1,)), reading=reading)
+
+        assert [row[-2] for row in got if row[0] == "subtotal"] == [row[-2] for row in led]
+        assert [each.header for each in wide][2:] == [row[-2] or "(null)" for row in led]
+        if column == "d":
+            assert days == [row[-2] for row in led]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 
+import psycopg
 import pytest
 from tests.conformance.cases import STORES, Case
 from tests.conformance.conftest import make_folder
 from tests.servers import pgbouncer
+from tests.servers.openers import InDatabase
 
 from haulage.core.errors import StoreUnavailable
 from haulage.core.lease import LeaseLost, Pulse
@@ -26,7 +28,7 @@ from haulage.stores.tenants import RUNTIME
 pytestmark = pytest.mark.slow
 
 
-class Pooled:
+class Pooled(InDatabase):
     """The PostgreSQL of the suite, entered through the proxy."""
 
     def __init__(self):
@@ -34,7 +36,14 @@ class Pooled:
 
     def url(self, folder):
         self.direct = self._direct.url(folder)
-        return self._direct.through(self.direct, pgbouncer.proxy().port) + "?proxy=transaction"
+        return f"{self._through()}?proxy=transaction"
+
+    def _through(self):
+        return self._direct.through(self.direct, pgbouncer.proxy().port)
+
+    def plain(self):
+        """The same place for a client of the driver."""
+        return self._through().replace("+psycopg", "")
 
     def done(self):
         self._direct.done(self.direct)
@@ -144,6 +153,33 @@ def test_a_tenant_is_handed_to_nobody_with_the_connection(case):
     web.close()
 
     assert [] == wrong
+
+
+def test_a_tenant_that_somebody_left_on_a_connection_of_the_proxy_hides_no_owner_of_a_file(case):
+    runs = [case.add(tenant) for tenant in ("north", "south")]
+    kept = {f"{run.id}.1" for run in runs}
+    for run in runs:
+        case.write(run.id, artifact_key=f"{run.id}.1")
+    with ExitStack() as stack:
+        # In a transaction each, so that every connection of the proxy is left with it.
+        others = [
+            stack.enter_context(closing(psycopg.connect(case.opener.plain(), autocommit=False))) for _ in range(3)
+        ]
+        for other in others:
+            other.execute("set haulage.tenant = 'south'")
+        for other in others:
+            other.commit()
+    try:
+        assert kept == case.runs.promised(sorted(kept))
+        with case.store.begin() as tx:
+            assert 2 == len(case.runs.list(Query(), tx=tx))
+    finally:
+        with ExitStack() as stack:
+            others = [stack.enter_context(closing(psycopg.connect(case.opener.plain()))) for _ in range(3)]
+            for other in others:
+                other.execute("reset haulage.tenant")
+            for other in others:
+                other.commit()
 
 
 def test_a_web_for_one_tenant_is_told_of_the_progress_of_builds(case):

@@ -12,7 +12,7 @@ from tests.servers import postgresql
 from tests.servers.openers import OWNER
 
 from haulage.artifacts.local import LocalArtifacts
-from haulage.core.errors import StoreUnavailable
+from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.parents import ParentRef
 from haulage.core.ports import Query
 from haulage.exports.expire import ExportSweep
@@ -58,6 +58,44 @@ def test_who_acts_for_one_tenant_neither_claims_nor_sweeps(house):
         assert keys == artifacts.keys()
         assert store.one_tenant
         assert store.exports.get(house.runs["north", "ready"], tenant="north") is not None
+
+
+def test_a_tenant_that_was_set_for_the_role_or_in_the_url_binds_nobody(house):
+    """A sweep that sees one tenant alone would take the files of all others for nobody's."""
+    for tenant in ("north", "south"):
+        house.case.write(house.runs[tenant, "ready"], artifact_key=f"{house.runs[tenant, 'ready']}.1")
+    kept = {f"{house.runs[tenant, 'ready']}.1" for tenant in ("north", "south")}
+    roles = (RUNTIME, WORKER)
+    for role in roles:
+        house.case.opener.execute(
+            house.case.url, f"alter role {role} in database {house.name} set haulage.tenant = 'south'"
+        )
+    try:
+        with house.opened(WORKER) as worker, house.opened(RUNTIME) as runtime:
+            told, promised = worker.exports.tally(), worker.exports.promised(sorted(kept))
+            with pytest.raises(StoreUnavailable, match="no tenant is set"):
+                runtime.exports.list(Query())
+    finally:
+        for role in roles:
+            house.case.opener.execute(
+                house.case.url, f"alter role {role} in database {house.name} reset haulage.tenant"
+            )
+    place = house.case.opener.as_role(house.case.url, WORKER)
+    with closing(open_store(f"{place}?options=-c%20haulage.tenant%3Dsouth", house.case.limits)) as meant:
+        assert kept == promised == meant.exports.promised(sorted(kept))
+        assert told == meant.exports.tally()
+        assert 2 == told["ready"]
+
+
+def test_a_connection_that_was_left_with_a_tenant_takes_no_file_for_nobodys(house):
+    """As if a statement of somebody had set it for the session: what others own is promised all the same."""
+    for tenant in ("north", "south"):
+        house.case.write(house.runs[tenant, "ready"], artifact_key=f"{house.runs[tenant, 'ready']}.1")
+    kept = {f"{house.runs[tenant, 'ready']}.1" for tenant in ("north", "south")}
+    with house.opened(WORKER) as worker:
+        with worker._database.engine.connect() as connection:
+            connection.exec_driver_sql("set haulage.tenant = 'south'")
+        assert kept == worker.exports.promised(sorted(kept))
 
 
 def test_a_store_knows_as_whom_it_is_entered(house):
@@ -162,6 +200,32 @@ def test_a_store_in_a_schema_of_its_own_has_its_roles_there():
         drift = worker.exports.drift()
 
     assert ((1, None), []) == (place, drift)
+
+
+def test_a_database_that_not_everybody_may_enter_is_opened_to_the_roles(owned):
+    """As on a server that was made safe: what `--roles` has made must be able to come in."""
+    server, name = postgresql.server(), owned.url.rpartition("/")[2]
+    server.execute("postgres", f"revoke connect on database {name} from public")
+    owned.make_roles()
+    for role in (WORKER, RUNTIME, ROUTING):
+        with closing(server.connect(name, role)) as entered_as:
+            assert (1,) == entered_as.execute("select 1").fetchone()
+
+    server.execute("postgres", f"revoke connect on database {name} from {ROUTING}")
+    server.execute("postgres", f"alter database {name} owner to postgres")
+    server.execute("postgres", f"grant connect on database {name} to {OWNER}")
+    with pytest.raises(StoreUnavailable, match=f"grant connect on database {name} to {ROUTING}; then run this again"):
+        owned.make_roles()
+
+
+def test_tables_that_lie_where_a_search_path_does_not_look_are_told(owned):
+    """Else who runs `migrate up` as told makes a second store beside the first."""
+    owned.make_roles()
+    place, opener = owned.url, STORES["postgresql"]
+    for path in ("nowhere", "''"):
+        opener.execute(place, f"alter role {WORKER} in database {place.rpartition('/')[2]} set search_path = {path}")
+        with pytest.raises(SchemaMismatch, match="in the schema public, and none where the search_path of this user"):
+            open_store(opener.as_role(place, WORKER))
 
 
 def test_down_takes_policies_and_functions_away_and_up_brings_them_back(owned):

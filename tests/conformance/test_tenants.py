@@ -79,6 +79,7 @@ def anybodys(_kept, tenant):
     return tenant == tenant  # noqa: PLR0124 - in SQL as well
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [False, True], ids=["alone", "in a transaction"])
 def test_without_its_predicate_a_door_leaks_nothing_where_the_database_keeps_tenants_apart(
     case, run, door, within, monkeypatch

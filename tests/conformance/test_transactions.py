@@ -101,9 +101,12 @@ def test_a_lost_lease_takes_the_rest_of_its_transaction_with_it(case):
     assert None is case.get(run)
 
 
+PATIENCE_SECONDS = 60
+
+
 def heard(watcher):
     """Whether a hint comes; where nobody is told it takes until the next question."""
-    return _hears_within(watcher, 60)
+    return _hears_within(watcher, PATIENCE_SECONDS)
 
 
 def test_a_watcher_hints_at_what_others_committed(case):

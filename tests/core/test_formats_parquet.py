@@ -8,6 +8,7 @@ import json
 import resource
 import subprocess
 import sys
+import threading
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -301,12 +302,62 @@ def test_rows_that_wait_for_their_group_are_known(monkeypatch):
     encoder = FORMATS["parquet"].open(columns("a"), {"codec": "none"})
     encoder.look([(1,)])
     encoder.begin()
-    seen = []
-    for _ in range(5):
+    given = [0]
+    for taken in range(6, 306, 6):
         data = encoder.rows([(1,)] * 6)
-        seen.append((encoder.held, bool(data)))
+        given.append(taken - encoder.held)
+        assert bool(data) == (given[-1] > given[-2]), "rows are given with their bytes"
 
-    assert [(6, False), (2, True), (8, False), (4, True), (0, True)] == seen
+    encoder.end()
+    assert 0 == encoder.held
+    assert {0} == {rows % 10 for rows in given}, "in whole groups"
+    assert given[-1] >= 290, "all but what is gathered and what is packed"
+
+
+def test_a_group_is_packed_while_the_next_is_gathered(monkeypatch):
+    monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_groups, "FEW_ROWS", 10)
+    may_go_on, written = threading.Event(), parquet_groups.Groups._written
+
+    def slow(self, batches):
+        assert may_go_on.wait(60)
+        return written(self, batches)
+
+    monkeypatch.setattr(parquet_groups.Groups, "_written", slow)
+    encoder = FORMATS["parquet"].open(columns("a"), {"codec": "none"})
+    encoder.look([(1,)])
+
+    assert [b""] * 3 == [encoder.rows([(1,)] * 6) for _ in range(3)]
+    assert 18 == encoder.held
+    may_go_on.set()
+    data = encoder.rows([(1,)] * 6) + encoder.end()
+    assert [[1]] * 24 == read_parquet(data)[1]
+
+
+def test_a_group_with_long_rows_is_packed_before_more_is_gathered(monkeypatch):
+    monkeypatch.setattr(parquet_groups, "GROUP_BYTES", 1_000)
+    encoder = FORMATS["parquet"].open(columns("a"), {"codec": "none"})
+    encoder.look([("x",)])
+
+    given = [(len(encoder.rows([("x" * 1_000,)])) > 1_000, encoder.held) for _ in range(3)]
+    assert [(True, 0)] * 3 == given
+
+
+@pytest.mark.parametrize("few", [10, 11])
+def test_what_goes_wrong_while_a_group_is_packed_ends_the_build(monkeypatch, few):
+    monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 10)
+    monkeypatch.setattr(parquet_groups, "FEW_ROWS", few)
+
+    def full(_self, _batches):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(parquet_groups.Groups, "_written", full)
+    encoder = FORMATS["parquet"].open(columns("a"), {"codec": "none"})
+    encoder.look([(1,)])
+
+    with pytest.raises(MemoryError, match="no room"):
+        encoder.rows([(1,)] * 10), encoder.end()
+    assert [] == [each for each in threading.enumerate() if each.name == "packing"]
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
@@ -352,11 +403,11 @@ def test_the_least_memory_is_enough_for_several_row_groups():
         "rows = [(number, f'text {number}') for number in range(1000)]\n"
         "encoder = FORMATS['parquet'].open([Column('n', 'n'), Column('t', 't')], {'codec': 'zstd'})\n"
         "encoder.look(rows); encoder.begin(); sizes = [len(encoder.rows(rows)) for _ in range(140)]\n"
-        "encoder.end(); print(sum(map(bool, sizes)))"
+        "encoder.end(); print(sum(sizes) > 0, encoder.held)"
     )
     made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
-    assert (0, "2\n") == (made.returncode, made.stdout), made.stderr
+    assert (0, "True 0\n") == (made.returncode, made.stdout), made.stderr
 
 
 def test_the_other_formats_and_the_catalogue_do_not_load_pyarrow():

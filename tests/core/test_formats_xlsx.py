@@ -236,6 +236,7 @@ def test_a_header_has_the_limit_of_a_cell_too():
         write("xlsx", ["x" * 32_768], [])
 
 
+@pytest.mark.slow
 def test_a_sheet_of_every_column_has_them_all():
     names = [f"c{number}" for number in range(16_384)]
     headers, found = read_xlsx(write("xlsx", names, [tuple(range(16_384))]).data)

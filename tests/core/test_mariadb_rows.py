@@ -49,6 +49,7 @@ def made(fields, packets, replaced=None):
     return stream._chunk(packets), stream.rows
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(0, 255))
 @example(([True, False, True], [("a", 1, "b"), ("a,b", 2, "c"), ("a", 3, "b,c"), ("", 5, None), (",", None, "")]), 0)
 @example(([True, True], [("", ""), ('"', '"'), (None, None), ("\n", "\r")]), 9)
@@ -94,7 +95,7 @@ class Wire:
 LAST = b"\5\0\0\0\xfe\0\0\2\0"
 
 
-@pytest.mark.parametrize("piece", [1, 5, 64, 5_000, 2**30])
+@pytest.mark.parametrize("piece", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (5, 64, 5_000)), 2**30])
 @pytest.mark.parametrize("more", [False, True])
 def test_rows_are_taken_whole_whatever_stands_in_the_heads_of_their_packets(piece, more):
     # Lengths and numbers that have the bytes with which a row ends.

@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import cmp_to_key
 from itertools import combinations
 
+import pytest
 from tests.core.grouping_model import Source, comparable, compared, expected, plain
 
 from haulage.exports.pivot import Pivot, Wide
@@ -82,6 +83,7 @@ def test_every_level_is_what_the_rows_say(seed, times):
         assert sum(kind == "regular" for kind, *_ in records) == rolled.groups
 
 
+@pytest.mark.slow
 def test_cells_of_a_pivot_are_the_records_and_a_rolled_up_dimension_has_no_key(seed, times):
     chance = random.Random(seed)
     for _ in range(int(ROUNDS * times)):
@@ -105,6 +107,7 @@ def test_cells_of_a_pivot_are_the_records_and_a_rolled_up_dimension_has_no_key(s
         assert len(records) == len(found) == Pivot(rolled).records
 
 
+@pytest.mark.slow
 def test_a_wide_table_has_every_record_at_its_row_and_column(seed, times):
     chance = random.Random(seed)
     for _ in range(int(ROUNDS * times)):
@@ -133,6 +136,7 @@ def test_a_wide_table_has_every_record_at_its_row_and_column(seed, times):
             assert regular or not row.groups
 
 
+@pytest.mark.slow
 def test_rows_of_a_wide_table_stand_as_those_of_a_rollup_of_what_goes_down(seed, times):
     chance = random.Random(seed)
     for _ in range(int(ROUNDS * times)):

@@ -46,6 +46,7 @@ def examples():
                 yield pytest.param(found, id=found.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", list(examples()))
 def test_every_example_is_run(example, known):
     example.globs |= known

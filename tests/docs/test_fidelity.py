@@ -62,6 +62,7 @@ FILES = (
 )
 
 
+@pytest.mark.slow
 def test_what_stands_in_every_file_is_documented():
     titles = ["read", "value", *(" ".join([f"`{name}`", *options.values()]) for name, options in FILES)]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]

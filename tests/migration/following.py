@@ -73,7 +73,7 @@ class Following:
         """``oldest`` is the schema of the oldest worker that may claim after its migration."""
         self.place = folder / "following"
         package = self.place / "haulage"
-        shutil.copytree(Path(haulage.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(Path(haulage.__file__).parent, package)  # compiled files too: what is changed is compiled anew
         for name, changes in CHANGES.items():
             text = (package / name).read_text()
             for before, after in changes:

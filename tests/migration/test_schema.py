@@ -17,12 +17,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, create_engine, inspect
 from tests.conformance.cases import STORES
+from tests.servers import mariadb
 
 from haulage.core.clock import new_id
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
 from haulage.core.ports import KeptKey
 from haulage.exports.life import ExportRun
 from haulage.stores import migrations
+from haulage.stores.dialect import MIGRATION_WAIT_SECONDS
 from haulage.stores.open import Schema, open_store
 from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION, counters, metadata
 
@@ -274,6 +276,34 @@ def test_the_wheel_brings_the_migrations_along(tmp_path):
 
 
 RIGHTS = "create, alter, index, references, select, insert, update, delete, drop"
+
+
+def test_a_migration_of_postgresql_has_no_limit_of_time_of_the_server():
+    """A large table takes long to change; what the server bounds every transaction by must not break that off."""
+    opener = STORES["postgresql"]
+    url = opener.new()
+    name = url.rpartition("/")[2]
+    limits = "select name, setting from pg_settings where name in ('statement_timeout', 'transaction_timeout')"
+    for limit, _ in opener.execute(url, limits):  # The second is known from version 17 on.
+        opener.execute(url, f"alter database {name} set {limit} = '7s'")
+    with closing(open_store(url, migrate_new=False)) as store, store._database.migrate() as connection:
+        found = connection.exec_driver_sql(limits).all()
+
+    assert {"0"} == {setting for _, setting in found}
+
+
+def test_a_migration_of_mariadb_has_no_limit_of_time_of_the_server():
+    """As above, of a statement."""
+    server = mariadb.server()
+    with closing(open_store(STORES["mariadb"].new(), migrate_new=False)) as store:
+        server.execute(None, "set global max_statement_time = 7")
+        try:
+            with store._database.migrate() as connection:
+                limit = connection.exec_driver_sql("select @@max_statement_time, @@lock_wait_timeout").one()
+        finally:
+            server.execute(None, "set global max_statement_time = 0")
+
+    assert (0, MIGRATION_WAIT_SECONDS) == tuple(limit)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 def test_a_lost_connection_is_said_invents_nothing_and_is_found_again(make_server, open_reader):
-    server = make_server(lambda text: text.replace("slots = 4\n", "slots = 4\nlease_seconds = 8\n"))
+    server = make_server(lambda text: text.replace("slots = 4\n", "slots = 4\nlease_seconds = 8\nsweep_seconds = 1\n"))
     page = open_reader(server).open(clock=True)
     card = start(page, "Slow", rows="20000")
     expect(card.locator("progress")).to_be_visible()

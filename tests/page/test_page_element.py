@@ -26,10 +26,10 @@ def host_page(page, url: str, attributes: str) -> None:
 
 def test_the_element_exports_tells_its_page_and_is_found_again_after_a_reload(reader):
     page = reader.open()
-    host_page(page, reader.server.url, """dataset="slow" api="/api" parameters='{"rows": 15000}'""")
+    host_page(page, reader.server.url, """dataset="slow" api="/api" parameters='{"rows": 8000}'""")
     element = page.locator("haulage-export")
     element.get_by_role("button", name="Export Slow").click()
-    expect(element.get_by_label("Rows", exact=True)).to_have_value("15000")
+    expect(element.get_by_label("Rows", exact=True)).to_have_value("8000")
     element.locator("button[type=submit]").click()
     card = element.locator("article")
     expect(card.locator("progress")).to_be_visible()

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
-from tests.page.steps import choose, expect_state, let_refuse, submit
+from tests.page.steps import choose, expect_state, let_refuse, submit, tab_to
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
@@ -38,6 +38,46 @@ def test_a_count_that_is_not_known_is_never_a_number(reader):
     choose(page, "Orders")
 
     expect(page.locator(".count-main")).to_have_text("Not counted")
+
+
+def test_how_many_there_are_without_conditions_is_counted_when_the_reader_asks(reader):
+    page, asked = reader.open(), []
+    page.on("request", lambda request: asked.append(request.url) if "population" in request.url else None)
+    choose(page, "Orders")
+    page.get_by_label("Number").fill("7")
+    rest, ask = page.locator(".count-rest"), page.get_by_role("button", name="How many without conditions?")
+    expect(page.locator(".count-main")).to_have_text("1 row to export")
+    expect(rest).not_to_contain_text("without conditions")
+    assert asked == []
+    tab_to(page, ask)
+    page.keyboard.press("Enter")
+    expect(rest).to_contain_text("2,000 rows without conditions")
+    expect(page.locator(".count-main")).to_have_text("1 row to export")
+    expect(ask).to_be_hidden()
+    expect(page.locator(".count-text")).to_be_focused()
+    assert 1 == len(asked)
+
+    page.get_by_label("Number").fill("8")  # It was of another instant; who wants to know asks again.
+    expect(ask).to_be_visible()
+    expect(rest).not_to_contain_text("without conditions")
+    page.route(re.compile("population"), lambda route: route.abort(), times=1)
+    ask.click()
+    expect(page.locator(".count-main")).to_have_text("Not counted: the server did not answer.")
+    unknown = {"output_count": None, "visible_output_count": 1, "population_count": None}
+    unknown |= {"population_count_computed": False, "counted_at": None}
+    page.route(re.compile("population"), lambda route: route.fulfill(json=unknown), times=1)
+    ask.click()
+    expect(rest).to_have_text("How many without conditions is not known")
+
+    choose(page, "Takings")
+    page.get_by_label("Up to").fill("3")
+    page.get_by_role("button", name="Group by Day").click()
+    expect(page.locator(".count-main")).to_have_text("3 groups to export")
+    ask.click()
+    expect(rest).to_contain_text("28 groups without conditions")
+    choose(page, "Broken")  # It has no conditions.
+    expect(page.locator(".count-main")).to_have_text("2,000 rows to export")
+    expect(ask).to_be_hidden()
 
 
 def test_a_count_is_asked_once_the_typing_pauses_and_stale_ones_are_dropped(reader):

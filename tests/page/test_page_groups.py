@@ -264,3 +264,24 @@ def test_groups_fit_a_phone(open_reader, locale):
     expect(page.locator(".picture")).to_be_visible()
 
     assert width_of(page) <= PHONE["width"]
+
+
+def test_thirty_dimensions_do_not_stop_the_page(reader):
+    page = reader.open(signed_in=False)
+
+    def with_many(route):
+        catalogue = route.fetch().json()
+        for dataset in catalogue.get("items", ()):
+            dataset["dimensions"] = [{"name": f"d{n}", "label": f"D{n:02}"} for n in range(30)]
+        route.fulfill(json=catalogue)
+
+    page.route(re.compile("/api/datasets$"), with_many)
+    page.locator("#key").fill(reader.key)
+    page.locator("#key").press("Enter")
+    choose(page, "Takings")
+    group_by(page, *(f"D{n:02}" for n in range(30)))
+    page.get_by_label("Subtotals").select_option("levels")
+    boxes = page.locator(".grouping .check")
+    expect(boxes).to_have_count(1 + 30 + 30 * 29 // 2 + 27)
+    page.get_by_role("checkbox", name="each D03 and D17", exact=True).check()
+    expect(page.locator(".meaning")).to_contain_text("Added up for: each D03 and D17.")

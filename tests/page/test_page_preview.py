@@ -140,6 +140,31 @@ def test_a_preview_that_cannot_be_says_why(reader):
     expect(message).to_be_hidden()
 
 
+def test_what_the_server_did_not_answer_is_asked_again(reader):
+    """It was away for a moment, and nobody has to change the form to see what it says now."""
+    page = reader.open(clock=True)
+    choose(page, "Takings")
+    open_preview(page)
+    both = re.compile("/(counts|preview)")
+    page.route(both, lambda route: route.abort())
+    page.get_by_label("Up to").fill("6")
+    expect(page.locator(".count-main")).to_have_text("Not counted: the server did not answer.")
+    expect(page.locator(".preview .message")).to_have_text("Not known: the server did not answer.")
+    page.unroute(both)
+    page.clock.run_for(5_000)
+    expect(page.locator(".count-main")).to_have_text("6 rows to export")
+    expect(page.locator("table.result tbody tr")).to_have_count(6)
+
+    let_refuse(page, both, 503, "count_timeout", "It took too long.")
+    page.get_by_label("Up to").fill("7")
+    expect(page.locator(".preview .message")).to_contain_text("It took too long.")
+    expect(page.locator(".count-main")).to_contain_text("It took too long.")
+    page.unroute(both)
+    page.get_by_role("radio", name="JSON").check()  # Whatever is touched next asks again.
+    expect(page.locator(".count-main")).to_have_text("7 rows to export")
+    expect(page.locator("table.result tbody tr")).to_have_count(7)
+
+
 def test_groups_are_drawn_as_bars_that_the_server_measured(reader):
     page = reader.open()
     choose(page, "Takings")
@@ -200,18 +225,60 @@ def test_a_chart_of_much_says_what_it_leaves_out(reader):
     let_preview_say(page, answer([*columns[:3], ("latest", "Latest", "date")], nothing, dimensions=2))
     page.get_by_label("Up to").fill("3")
     expect(page.locator(".chart-notes")).to_have_text("None of these measures is a number; there is nothing to draw.")
-    long = "a label that no phone and no screen has room for " * 5
-    let_preview_say(page, answer([columns[0], columns[2], columns[3]], [["regular", "10", 1], ["regular", "9", 2]]))
+    long = ("a label that no phone and no screen has room for " * 5).strip()
+    let_preview_say(page, answer([columns[0], columns[2], columns[3]], [["regular", "9", 1], ["regular", "10", 2]]))
     page.get_by_label("Up to").fill("5")
     expect(page.locator(".category title")).to_have_text(["9", "10"])
     let_preview_say(page, answer([columns[0], columns[1], columns[3]], [["regular", long, 1]]))
     page.get_by_label("Up to").fill("6")
-    expect(page.locator(".category title")).to_have_text([long.strip()])
+    expect(page.locator(".category title")).to_have_text([long])
     expect(page.locator(".category")).to_contain_text(re.compile("^a label .*…"))
     let_preview_say(page, answer(columns, [], dimensions=2))
     page.get_by_label("Up to").fill("4")
     expect(page.locator(".preview-status")).to_contain_text("No row matches")
     expect(page.locator(".picture")).to_be_hidden()
+
+
+def test_a_chart_places_numbers_of_any_size_and_tells_texts_from_what_is_none(reader):
+    page = reader.open()
+    choose(page, "Takings")
+    group_by(page, "Region")
+    mark, region = ("row_kind", "row_kind", "text"), ("region", "Region", "text")
+    names = ["", " a", "NULL", "a", "“”", None]
+    rows = [
+        ["regular", name, value, None]
+        for name, value in zip(names, ["1e299", "-5", "4E-320", "9" * 400, "x", "0.00002"], strict=True)
+    ]
+    untyped = [("taken", "Taken", None), ("latest", "Latest", None)]  # SQLite does not know the type of a sum.
+    let_preview_say(page, answer([mark, region, *untyped], rows))
+    open_preview(page, "Chart")
+    expect(page.locator(".category title")).to_have_text(["“”", '" a"', '"NULL"', "a", '"“”"', "NULL"])
+    expect(page.locator(".picture .value")).to_have_text(["1E299", "-5", "4E-320", re.compile("^9+…"), "x", "2E-5"])
+    expect(page.locator(".chart-notes")).to_have_text("2 have no number and no bar.")
+    assert max(map(len, page.locator(".picture .tick").all_text_contents())) < 10
+    places = page.locator(".picture *").evaluate_all(
+        "nodes => nodes.flatMap((node) => [...node.attributes]).map(({value}) => value)"
+    )
+    assert not any("NaN" in place or "Infinity" in place for place in places)
+
+    for value in ("4E-320", "-1e-305"):
+        let_preview_say(
+            page, answer([mark, region, *untyped], [["regular", "a", value, None], ["regular", "b", "0", None]])
+        )
+        page.get_by_label("Up to").fill(value[-3:].strip("-"))
+        expect(page.locator(".category title")).to_have_text(["a", "b"])
+        assert 2 <= page.locator(".picture .tick").count() < 12
+
+
+def test_the_groups_of_a_chart_are_not_taken_for_those_of_the_export(reader):
+    page = reader.open()
+    choose(page, "Takings")
+    group_by(page, "Region", "Status")
+    open_preview(page, "Chart")
+    expect(page.locator(".preview-status")).to_contain_text("4 groups in all")
+    group_by(page, "Day")
+    expect(page.locator(".chart-notes")).to_contain_text("Not drawn: Day.")
+    expect(page.locator(".preview-status")).to_have_text(re.compile("^Read "))
 
 
 def test_what_was_read_for_one_reader_is_not_left_to_the_next(reader):

@@ -103,6 +103,24 @@ def test_a_child_loads_no_numpy_for_arrow(house, tmp_path, monkeypatch, format):
     assert (format == "parquet", False) == ("pyarrow" in loaded, "numpy" in loaded)
 
 
+def test_arrow_is_loaded_while_rows_are_counted(house, tmp_path, monkeypatch):
+    """The count waits for it, as it does for nothing else."""
+    program = (
+        "import sys, time; from haulage.sources.sqlite import SqliteSnapshot; count = SqliteSnapshot.count\n"
+        "def waiting(*asked):\n"
+        "    until = time.monotonic() + 60\n"
+        "    while 'haulage.formats.parquet_text' not in sys.modules and time.monotonic() < until: time.sleep(0.01)\n"
+        "    return count(*asked) + 1000 * ('haulage.formats.parquet_text' not in sys.modules)\n"
+        "SqliteSnapshot.count = waiting\n"
+    )
+
+    options = dict(resolve_options(FORMATS["parquet"], {}))
+
+    heard, _, words = built(house, tmp_path, program + process.START, monkeypatch, format="parquet", options=options)
+
+    assert 1 == heard[-1]["built"]["total"], words
+
+
 def test_a_child_costs_little_more_than_the_bare_interpreter(house, tmp_path):
     """Time of the processor, as a ratio and the best of several in turns: machines differ, and they are busy."""
 

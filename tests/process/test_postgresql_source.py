@@ -137,6 +137,17 @@ def test_the_child_loads_the_bare_driver_and_nothing_else_that_is_heavy(sourced_
     assert [] == [name for name in loaded if name.startswith(tuple(heavy)) or name == "haulage.sources.sqlite"]
 
 
+def test_many_columns_of_text_have_room_in_a_row_group(sourced_house, tmp_path):
+    """Each takes as much as all of a block while it is read, and gives it back: the gaps must not add up."""
+    columns = ", ".join(f"md5((i + {place})::text) as c{place}" for place in range(150))
+    sql, options = f"select {columns} from generate_series(1, 4000) as i", {"codec": "none"}
+
+    with child_of(sourced_house, tmp_path, sql, format="parquet", options=options) as child:
+        heard = talk(child)
+
+    assert 4_000 == heard[-1].get("built", heard[-1])["rows"]
+
+
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_rows_that_suddenly_become_huge_do_not_become_as_much_memory(sourced_house, tmp_path, format):
     big = "case when i > 1000 then repeat('x', 10000000) else 'x' end"

@@ -93,7 +93,7 @@ def test_progress_counts_only_what_stands_in_the_file(yard, monkeypatch):
     yard.build(query(UPTO), format="parquet")
 
     written = [each.processed for each in yard.progress if each.phase is Phase.WRITING]
-    assert {0, 400, 800, 1_000} == set(written)
+    assert {0, 1_000} <= set(written) <= {0, 400, 800, 1_000}
     assert sorted(written) == written
     assert {1_000} == {each.total for each in yard.progress if each.phase is Phase.WRITING}
 

@@ -29,6 +29,22 @@ def test_a_database_without_tables_is_told_with_the_command_that_makes_them(term
     assert "schema 1, this version works with 1" in after.out
 
 
+@pytest.mark.parametrize("terminal", ["postgresql"], indirect=True)
+def test_a_server_that_can_only_be_read_is_told_as_such(terminal):
+    """Like a standby: nothing is wrong with its address, user or password."""
+    terminal.run("migrate", "up")
+    url = terminal.config.read_text().partition('store = "')[2].partition('"')[0]
+    read_only = f"alter database {url.rpartition('/')[2]} set default_transaction_read_only = on"
+    STORES["postgresql"].execute(url, read_only)
+    doctor, refused = terminal.run("doctor"), terminal.run("export", "orders", "-o", "orders.csv")
+
+    assert (1, 4) == (doctor.code, refused.code), refused.err
+    for said in (doctor.out, refused.err):
+        assert "read-only" in said
+        assert "name the server that takes writes in store" in said
+        assert "password are right" not in said
+
+
 def test_an_export_is_made_from_the_request_to_the_file(terminal):
     terminal.run("migrate", "up")
     exported = terminal.run("export", "orders", "-o", "orders.csv")

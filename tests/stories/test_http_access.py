@@ -317,6 +317,7 @@ def test_a_key_that_changes_hands_does_not_take_its_sessions_along(house, owned)
     assert 401 == owner.get(link).status_code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT", "BREW"])
 def test_an_unknown_method_is_refused_for_every_token_alike(house, owned, method):
     owner, run, _link = owned
@@ -331,6 +332,7 @@ def test_an_unknown_method_is_refused_for_every_token_alike(house, owned, method
     assert bare(made_up) == bare(real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/api", "/api/", "/api/nothing", "/nothing", "/api/exports/", "/api/exports/a/b", "/API/exports"]
 )

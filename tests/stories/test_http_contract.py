@@ -85,6 +85,7 @@ def test_a_file_and_a_failure_have_these_members(house):
     assert (None, True, "orders.csv") == (failed["file"], ready["complete"], ready["file"]["name"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", KNOWN)
 def test_a_token_stays_the_same_and_is_answered_whatever_becomes_of_the_run(house, ending):
     client = house.client("key-amina")

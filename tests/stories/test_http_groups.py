@@ -153,6 +153,31 @@ def test_a_preview_refuses_what_a_request_would_refuse(client, query, pointer):
     assert (422, pointer) == (refused.status_code, refused.json()["errors"][0]["pointer"])
 
 
+def test_counts_take_the_whole_wish_and_refuse_what_an_export_would(client):
+    """What is added up is no regular row and what goes across is a group, so neither changes the count."""
+    place = "/api/datasets/sales/counts?floor=10"
+    plain = client.get(f"{place}&group_by=third,odd").json()["visible_output_count"]
+    whole = client.get(f"{place}&group_by=third,odd&pivot=odd&subtotals=cube&columns=most")
+    preview = client.get("/api/datasets/sales/preview?floor=10&group_by=third,odd&pivot=odd&subtotals=cube").json()
+    assert (plain, plain) == (whole.json()["visible_output_count"], preview["logical_count"])
+    assert 200 == client.get(f"{place}&columns=total,id").status_code
+
+    for query, pointer in {
+        "group_by=third&subtotals=all": "/subtotals",
+        "group_by=third&pivot=odd": "/pivot/0",
+        "group_by=third&columns=least": "/columns/0",
+        "subtotals=total": "/subtotals",
+        "pivot=third": "/pivot",
+        "columns=id,tenant": "/columns/1",
+        "columns=id,id": "/columns",
+        "limit=5": "/query/limit",
+    }.items():
+        refused = client.get(f"{place}&{query}")
+        assert (422, [pointer]) == (refused.status_code, [each["pointer"] for each in refused.json()["errors"]]), query
+    refused = client.get("/api/datasets/sales/preview?population=true")
+    assert (422, "/query/population") == (refused.status_code, refused.json()["errors"][0]["pointer"])
+
+
 def test_a_preview_is_for_those_who_may_export(client, house):
     forbidden = house.client("key-dora").get("/api/datasets/sales/preview")
     unknown = client.get("/api/datasets/nothing/preview")
@@ -190,6 +215,18 @@ def test_a_preview_cuts_long_cells_and_tells_of_too_many_groups(house):
     assert header == "0" * 1_000 + "…"
     assert [[1, "0" * 1_000 + "…"]] == cut["rows"]
     assert (422, "preview_exceeded") == (refused.status_code, refused.json()["code"])
+
+
+def test_a_preview_shows_nothing_that_an_export_would_not_write(client, house):
+    """Where the export itself has too many groups or columns, it is not said that it may have more."""
+    house.limits = ExportLimits(build=BuildLimits(groups=2, pivot_columns=2))
+    place = "/api/datasets/sales/preview?group_by=third"
+    groups = house.client("key-amina").get(place)
+    house.limits = ExportLimits(build=BuildLimits(groups=6, pivot_columns=3))
+    wide = house.client("key-amina").get(f"{place},odd&pivot=third")
+
+    assert (422, "groups_exceeded") == (groups.status_code, groups.json()["code"])
+    assert (422, "pivot_columns_exceeded") == (wide.status_code, wide.json()["code"])
 
 
 def test_a_population_of_groups_is_counted_in_groups(client):

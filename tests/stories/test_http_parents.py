@@ -461,3 +461,34 @@ def test_nobody_else_ends_a_parent_and_a_wrong_word_ends_none(house, library, ke
 
     assert status == house.client(key).post("/api/parents/gone", json=body).status_code
     assert "ready" == house.row(run).state
+
+
+@pytest.mark.parametrize(
+    ("visible", "more", "handed_over"),
+    [
+        (None, "orders.all", True),
+        ("tenant = :requester_tenant", "orders.all", True),
+        ("'orders.all' in (:requester_grants)", "orders.read", True),
+        ("'orders.all' in (:requester_grants)", "orders.all", False),
+        ("tenant = :requester_account", "orders.read", False),
+    ],
+)
+def test_a_file_is_not_for_another_owner_who_may_see_other_rows(house, library, visible, more, handed_over):
+    """Both own the book, but each sees the rows that their own grants open."""
+    house.people.keys["key-amina"] = Requester("north", "amina", frozenset({"orders.read", more}), key="amina")
+    library.owners["north", 7] = ["amina", "ben"]
+    house.catalogue.add(
+        Dataset("pages", "shop", sql="select id, tenant, :parent as book from orders", parent="book", key=("id",),
+                visible=visible)
+    )  # fmt: skip
+    amina, ben = house.client("key-amina"), house.client("key-ben")
+    run = library.ready(amina, dataset="pages")
+    seen = ben.get(f"/api/exports/{library.token('key-ben', run)}").json()
+    answers = [client.post(f"/api/exports/{each['token']}/file") for client, each in ((amina, run), (ben, seen))]
+    fetched = ben.get(f"/api/files/{library.file_token('key-ben', run)}")
+
+    assert [201, 201 if handed_over else 410] == [answer.status_code for answer in answers]
+    assert fetched.status_code == (200 if handed_over else 410)
+    if not handed_over:
+        assert "policy_changed" == answers[1].json()["code"] == fetched.json()["code"]
+        assert b"1,7" not in fetched.content

@@ -131,6 +131,7 @@ def test_parameters_are_read_by_their_types_and_decimals_keep_their_digits(house
     assert {"floor": "12.10", "since": "2026-01-31", "states": ["new", "paid"]} == answer.json()["parameters"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("member", ["state", "account", "tenant", "path", "sql", "visible", "id", "parent", "pivot"])
 def test_a_member_that_is_not_known_is_refused(house, member):
     client = house.client("key-amina")
@@ -158,6 +159,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
 def test_a_body_that_is_not_strict_json_is_malformed(house, content):
     client = house.client("key-amina")
@@ -168,6 +170,7 @@ def test_a_body_that_is_not_strict_json_is_malformed(house, content):
     assert "application/problem+json" == refused.headers["content-type"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

@@ -328,6 +328,7 @@ def test_a_file_that_is_not_there_yet_cannot_be_removed(house):
     assert (409, "not_ready", "queued") == (refused.status_code, refused.json()["code"], refused.json()["state"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -348,6 +349,7 @@ def test_a_query_where_none_is_known_is_refused(house, method, path):
     assert "queued" == client.get(f"/api/exports/{token}").json()["state"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["/api/exports", "/api/exports/{token}", "/api/datasets", "/", "/page/page.js", "/openapi.json"]
 )

@@ -18,7 +18,7 @@ from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase
 from haulage.exports import build
-from haulage.formats import json_text, parquet, parquet_groups
+from haulage.formats import json_text, parquet_groups, parquet_text
 from haulage.formats.json_arrow import ArrowLines
 from haulage.formats.objects import Objects
 from haulage.formats.parquet import ParquetEncoder
@@ -163,7 +163,7 @@ def test_what_does_not_fit_late_makes_its_column_text(yard, monkeypatch, sink, l
         monkeypatch.setattr(PartFile, "rewinds", False)
         monkeypatch.setattr(PartFile, "rewind", lambda _: pytest.fail("parts were sent"))
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
-    monkeypatch.setattr(parquet, "TEXT_BYTES", 1)  # much stands in the file when it comes
+    monkeypatch.setattr(parquet_text, "BLOCK_BYTES", 1)  # much stands in the file when it comes
     monkeypatch.setattr(postgresql_wire, "PIECE_BYTES", 8_192)
     column, _, value = last.partition(" = ")
     kinds = {"price": "numeric(9, 2)", "day": "date", "at": "timestamptz", "clock": "time"}
@@ -186,7 +186,7 @@ def test_what_does_not_fit_at_once_ends_the_statement_and_the_rows_are_read_agai
 
 
 def test_nothing_is_said_to_stand_in_a_file_that_is_begun_anew(yard, monkeypatch):
-    monkeypatch.setattr(parquet, "TEXT_BYTES", 1)
+    monkeypatch.setattr(parquet_text, "BLOCK_BYTES", 1)
     monkeypatch.setattr(postgresql_wire, "PIECE_BYTES", 8_192)
     monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1_000)
     sql = "select case i when 9000 then 'NaN' else 1.5 end::numeric(9, 2) as n from generate_series(1, 9000) as i"
@@ -294,7 +294,7 @@ def test_the_statement_ends_with_a_build_that_ends_early(yard, monkeypatch, way)
 
     if way == "parquet":
         monkeypatch.setattr(parquet_groups, "GROUP_ROWS", 1)
-        monkeypatch.setattr(parquet, "TEXT_BYTES", 1)
+        monkeypatch.setattr(parquet_text, "BLOCK_BYTES", 1)
     monkeypatch.setattr(build._Writer, "add", add)
 
     assert "no_space" == fails(yard, query(sql), format=way, limits={"count_seconds": 0.1})

@@ -161,6 +161,16 @@ class Bucket:
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
                 yield from ((each["Key"], each["Size"]) for each in page.get("Contents", ()))
 
+    def beside(self, prefix: str) -> list[str]:
+        """What lies directly under a prefix; what lies deeper is told by its first step and a slash."""
+        found: list[str] = []
+        with self._asking() as client:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix, Delimiter="/")
+            for page in pages:
+                found += [each["Key"].removeprefix(prefix) for each in page.get("Contents", ())]
+                found += [each["Prefix"].removeprefix(prefix) for each in page.get("CommonPrefixes", ())]
+        return found
+
     def keeps_versions(self) -> bool:
         """Say whether what is removed stays as an old version; a server that knows of none keeps none."""
         try:

@@ -16,9 +16,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -26,8 +26,10 @@ from haulage.artifacts.part import PART, writing
 from haulage.core.errors import BuildFailed
 
 MARK = ".haulage"
+INSIDE = "lies inside the artifacts of another store, whose sweep would remove it; name another place"
 MIB = 1024 * 1024
 BURIED = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENAMETOOLONG)  # what a locked or a deep folder answers
+STRAYS_NAMED = 10
 FREE_SHARE = 0.1  # of the disk; less is worth a word
 Examined: TypeAlias = tuple[str, str, str]  # OK, WARN or FAIL; what was found; what to do
 KEY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]+")  # a run's id and a claim's number
@@ -74,6 +76,8 @@ class LocalArtifacts:
             return
         if marked is None and self._holds_others(adopt=adopt):
             raise self._refusal("holds files that are not Haulage's; name an empty folder")
+        if marked is None and self._lies_in_anothers():
+            raise self._refusal(INSIDE)
         missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         for folder in (self.root, self._work, self._files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,6 +127,14 @@ class LocalArtifacts:
         """Say whether something lies there that is not ours; who adopts may have lost the mark, but not the names."""
         names = [path.name for folder in (self._work, self._files) if folder.is_dir() for path in folder.iterdir()]
         return any(not adopt or not KEY.fullmatch(name) for name in names)
+
+    def _lies_in_anothers(self) -> bool:
+        """Say whether another store's sweep would take us for bytes of nobody."""
+        chain = (self.root, *self.root.parents)
+        return any(
+            inner.name in (self._work.name, self._files.name) and (outer / MARK).exists()
+            for inner, outer in pairwise(chain)
+        )
 
     def _refusal(self, problem: str) -> OSError:
         return FileExistsError(errno.EEXIST, problem, str(self.root))
@@ -238,12 +250,22 @@ class LocalArtifacts:
             yield "FAIL", what, "let this user write there, or name another folder"
             return
         yield "OK", "a file can be written", ""
+        yield from strays(os.listdir(self.root), {MARK, self._work.name, self._files.name})  # noqa: PTH208 - names
         disk = shutil.disk_usage(self.root)
         if disk.free < still_bytes:
             what = f"the disk has {disk.free // MIB:,} MiB free, the budget may still take {still_bytes // MIB:,} MiB"
             yield "WARN", what, "make room, or lower limits.exports.store_bytes"
         elif disk.free < disk.total * FREE_SHARE:
             yield "WARN", f"only {disk.free // MIB:,} MiB of the disk are free", "make room"
+
+
+def strays(found: Iterable[str], ours: Container[str]) -> Iterator[Examined]:
+    """Names beside those that are ours: they may be somebody's, so no sweep removes them."""
+    names = sorted(name.encode("ascii", "backslashreplace").decode() for name in found if name not in ours)
+    for name in names[:STRAYS_NAMED]:
+        yield "WARN", f"{name} is none of Haulage's files, and no sweep removes it", "if nobody needs it, remove it"
+    if (more := len(names) - STRAYS_NAMED) > 0:
+        yield "WARN", f"{more:,} more lie beside it", "keep nothing else in this place"
 
 
 def known(key: str) -> str:

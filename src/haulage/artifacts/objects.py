@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from haulage.artifacts.bucket import Bucket, Refusal
-from haulage.artifacts.local import KEY, MARK, Examined, LocalArtifacts, known
+from haulage.artifacts.local import INSIDE, KEY, MARK, Examined, LocalArtifacts, known, strays
 from haulage.artifacts.object_file import ObjectFile
 from haulage.artifacts.trials import trials
 from haulage.config import ObjectSettings
@@ -102,6 +102,8 @@ class ObjectArtifacts:
             )
         if marked is None and self._holds_others(adopt=adopt):
             raise self._refusal("holds files that are not Haulage's; name another prefix")
+        if marked is None and self._lies_in_anothers():
+            raise self._refusal(INSIDE)
         name, written = self._prefix + MARK, self._owner.encode()
         try:
             # Two stores may be opened for the first time at once.
@@ -129,6 +131,12 @@ class ObjectArtifacts:
         """Say whether something lies there that is not ours; who adopts may have lost the mark, but not the names."""
         names = [*self._bucket.names(self._files), *(name for name, _ in self._bucket.uploads(self._files))]
         return any(not adopt or not KEY.fullmatch(self._key_of(name)) for name in names)
+
+    def _lies_in_anothers(self) -> bool:
+        """Say whether another store's sweep would take us for bytes of nobody."""
+        steps = self._prefix.split("/")
+        outer = ["".join(f"{step}/" for step in steps[:at]) for at, step in enumerate(steps) if step == "files"]
+        return any(name == prefix + MARK for prefix in outer for name in self._bucket.names(prefix + MARK))
 
     def _refusal(self, problem: str) -> OSError:
         return FileExistsError(errno.EEXIST, problem, self.place)
@@ -300,6 +308,8 @@ class ObjectArtifacts:
         except OSError:
             pass  # The trials say what it is.
         yield from trials(self._bucket, f"{self._files}probe-{os.urandom(8).hex()}", self.place, self._settings)
+        with suppress(OSError):  # said by the trials
+            yield from strays(self._bucket.beside(self._prefix), {MARK, "files/", ""})
         yield from self.scratch.examine(0)
 
     def _name(self, key: str) -> str:

@@ -47,6 +47,8 @@ ADVICE = {
     "source_failed": CHECK,
     "count_timeout": "Choose fewer rows, or raise count_seconds.",
     "preview_exceeded": "Group by fewer dimensions, or export without a preview.",
+    "groups_exceeded": "Group by fewer dimensions, choose fewer rows, or raise groups.",
+    "pivot_columns_exceeded": "Let fewer dimensions go across, choose JSON, or raise pivot_columns.",
     "expired": AGAIN,
     "cancelled": AGAIN,
     "failed": "See why: haulage runs show ID.",
@@ -55,8 +57,6 @@ ADVICE = {
     "rows_exceeded": "Choose fewer rows, or raise rows in [limits.exports] or [datasets.DATASET.limits].",
     "format_rows_exceeded": "Choose fewer rows or another format, or split them: --option sheets=several.",
     "format_columns_exceeded": "Choose fewer columns, or another format.",
-    "groups_exceeded": "Group by fewer dimensions, choose fewer rows, or raise groups.",
-    "pivot_columns_exceeded": "Let fewer dimensions go across, choose JSON, or raise pivot_columns.",
     "cell_too_long": "Choose another format, or leave that column out.",
     "bytes_exceeded": "Choose fewer rows, compress, or raise file_bytes.",
     "generation_timeout": (

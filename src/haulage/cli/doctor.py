@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from haulage.cli.datasets import checks, why_unread
 from haulage.cli.findings import Finding
 from haulage.cli.inspection import files, orphans, rows
 from haulage.cli.opening import Declared, declared_in, read_settings, store_file, what_to_do
-from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, shared, size, tell
+from haulage.cli.terminal import DONE, FAILED, USAGE, example, print_json, printable, shared, size, tell
 from haulage.cli.volume import peer, quarantined, volume
 from haulage.config.faults import masked
 from haulage.core.clock import now_ms, rfc3339
@@ -46,44 +47,59 @@ def doctor(thorough: bool, with_peer: bool, config: Path, as_json: bool) -> int:
 
     Ends with 1 when something is wrong (FAIL), with 2 when the configuration cannot be used at all.
     """
+    shown: list[Finding] = []
+    for finding in _findings(config, thorough=thorough, with_peer=with_peer):
+        shown.append(finding)
+        if not as_json:  # at once: a store that hangs keeps nobody from what was found before it
+            what = f"{finding.subject}: {finding.what}" + (f"; {finding.do}" if finding.do else "")
+            tell(f"{finding.level:<4}  {printable(' '.join(what.splitlines()))}")
+    wrong = any(finding.level == "FAIL" for finding in shown)
+    if as_json:
+        print_json({"ok": not wrong, "findings": [asdict(finding) for finding in shown]})
+    if not wrong:
+        return DONE
+    return USAGE if all(finding.subject == "configuration" for finding in shown) else FAILED
+
+
+def _findings(config: Path, *, thorough: bool, with_peer: bool) -> Iterator[Finding]:
     try:
         settings = read_settings(config)
     except ConfigInvalid as problem:
-        return _answer([Finding("FAIL", "configuration", fault) for fault in problem.faults], as_json, USAGE)
-    findings = [Finding("OK", "configuration", f"{config} has no faults")]
-    findings += [*_secrets(settings), *_modes(settings), *_clock(), *_compression()]
+        yield from (Finding("FAIL", "configuration", fault) for fault in problem.faults)
+        return
+    yield Finding("OK", "configuration", f"{config} has no faults")
+    yield from chain(_secrets(settings), _modes(settings), _clock(), _compression())
     there = declared_in(settings)
-    findings += _sources(there)
+    yield from _sources(there)
     store = store_file(settings)
     if store is not None and not store.exists():
         # Looking must not make one: an empty store in the place of one that has vanished hides what has happened.
         what = f"there is none at {store} yet"
-        findings.append(Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back"))
-        return _answer([*findings, *_datasets(there)], as_json, FAILED)
-    if (
-        store is not None and store.is_dir()
-    ):  # before it is opened: a start refuses a volume that does not keep what it needs
-        findings += volume(store)
-        findings += peer(store, PEER_SECONDS) if with_peer else ()
+        yield Finding("WARN", "store", what, "the first start makes it; one that has vanished: put it back")
+        yield from _datasets(there)
+        return
+    # Before it is opened: a start refuses a volume that does not keep what it needs.
+    if store is not None and store.is_dir():
+        yield from volume(store)
+        yield from peer(store, PEER_SECONDS) if with_peer else ()
     elif with_peer:
         what = "only a directory store is shared by locks"
-        findings.append(Finding("FAIL", "peer", what, "leave --peer out, or name a directory: in store"))
+        yield Finding("FAIL", "peer", what, "leave --peer out, or name a directory: in store")
     try:
         with closing(_opened(config)) as haul:
             there = Declared(haul.settings, haul.catalogue)  # with the datasets of an application
-            findings += [*_store(haul), *quarantined(haul.store), *_artifacts(haul), *_workers(haul)]
-            findings += _read(haul) if thorough else ()
+            yield from _opened_too(haul, thorough=thorough)
     except ConfigInvalid as problem:
-        findings += [Finding("FAIL", "configuration", fault) for fault in problem.faults]
+        yield from (Finding("FAIL", "configuration", fault) for fault in problem.faults)
     except SchemaMismatch as problem:
-        findings.append(Finding("FAIL", "store", str(problem)))  # it says what to do
+        yield Finding("FAIL", "store", str(problem))  # it says what to do
     except StoreUnavailable as problem:
         what = f"{masked(settings.store) if store is None else store}: {str(problem) or 'it does not answer'}"
-        findings.append(Finding("FAIL", "store", what, what_to_do(settings)))
+        yield Finding("FAIL", "store", what, what_to_do(settings, problem))
     except OSError as problem:
         what = f"{problem.filename}: {problem.strerror}" if problem.filename else str(problem)
-        findings.append(Finding("FAIL", "artifacts", what, "let this user write there, or name another folder"))
-    return _answer([*findings, *_datasets(there)], as_json, FAILED)
+        yield Finding("FAIL", "artifacts", what, "let this user write there, or name another folder")
+    yield from _datasets(there)
 
 
 def _opened(config: Path) -> Haulage:
@@ -92,16 +108,6 @@ def _opened(config: Path) -> Haulage:
 
     find_beside(config)
     return Haulage.find(config)
-
-
-def _answer(findings: list[Finding], as_json: bool, code: int) -> int:
-    wrong = any(finding.level == "FAIL" for finding in findings)
-    if as_json:
-        print_json({"ok": not wrong, "findings": [asdict(finding) for finding in findings]})
-    else:
-        for finding in findings:
-            tell(f"{finding.level:<4}  {finding.subject}: {finding.what}" + (f"; {finding.do}" if finding.do else ""))
-    return code if wrong else DONE
 
 
 # -- without the store ---------------------------------------------------------------------------------
@@ -182,6 +188,14 @@ def _datasets(there: Declared) -> Iterator[Finding]:
 # -- with the store ------------------------------------------------------------------------------------
 
 
+def _opened_too(haul: Haulage, *, thorough: bool) -> Iterator[Finding]:
+    yield from _store(haul)
+    yield from quarantined(haul.store)
+    yield from _artifacts(haul)
+    yield from _workers(haul)
+    yield from _read(haul) if thorough else ()
+
+
 def _store(haul: Haulage) -> Iterator[Finding]:
     schema = haul.store.schema()
     yield Finding("OK", "store", f"schema {schema.version}, this version works with {schema.wanted}")
@@ -206,7 +220,7 @@ def _read(haul: Haulage) -> Iterator[Finding]:
         what = "rows and files of all tenants are not for this role to see"
         yield Finding("WARN", "runs", what, "run it as haulage_worker")
     else:
-        yield from (*rows(haul), *files(haul), *orphans(haul))
+        yield from chain(rows(haul), files(haul), orphans(haul))
 
 
 def _tenants(haul: Haulage) -> Iterator[Finding]:

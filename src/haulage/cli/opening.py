@@ -114,8 +114,10 @@ def store_file(settings: Settings) -> Path | None:
     return Path(place) if scheme == "sqlite" else None
 
 
-def what_to_do(settings: Settings) -> str:
+def what_to_do(settings: Settings, problem: StoreUnavailable) -> str:
     """What helps against a store that does not answer."""
+    if store_file(settings) is None and "read-only" in str(problem):  # a standby, or a server told to be one
+        return "name the server that takes writes in store"
     if store_file(settings) is None:
         return "see that the server runs, that this host reaches it, and that user and password are right"
     return (
@@ -134,7 +136,7 @@ def naming_the_store(config: Path) -> Iterator[None]:
         settings = read_settings(config)
         what = f"the store {masked(settings.store)} cannot be used: {problem}"
         if "; " not in what:  # else it says what to do
-            what += f"; {what_to_do(settings)}"
+            what += f"; {what_to_do(settings, problem)}"
         raise StoreUnavailable(what) from problem
 
 

@@ -110,6 +110,8 @@ CATALOGUE = _catalogue(
         "Too much for a preview",
         "There are more groups than a preview adds up. The export itself may have more.",
     ),
+    F("groups_exceeded", 422, "Too many groups", "The export has more groups than allowed."),
+    F("pivot_columns_exceeded", 422, "Too many columns", "The pivot has more columns than allowed."),
     # Why a file is gone.
     F("expired", 410, "File expired", "The file was removed at the end of its time. Export again."),
     F("cancelled", 410, "Export cancelled", "The export was cancelled; there is no file."),
@@ -130,8 +132,6 @@ CATALOGUE = _catalogue(
         "Too many columns for the format",
         "The export has more columns than its format holds.",
     ),
-    F("groups_exceeded", 0, "Too many groups", "The export has more groups than allowed."),
-    F("pivot_columns_exceeded", 0, "Too many columns", "The pivot has more columns than allowed."),
     F("cell_too_long", 0, "Cell too long", "A cell has more characters than a cell of the format holds."),
     F("bytes_exceeded", 0, "File too large", "The file would be larger than allowed."),
     F("generation_timeout", 0, "Took too long", "Building the file took longer than allowed."),

@@ -7,6 +7,7 @@ last. Named tuples, as in core/reading.py: the child of every run may load this 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ UNHIDDEN = ("count", "count_distinct")  # of what functions say of a column noth
 REGULAR, SUBTOTAL, TOTAL = "regular", "subtotal", "total"  # what a row of a grouped result is
 WORDS = ("total", "rollup", "cube")  # for levels
 CUBE_DIMENSIONS = 10  # a cube over more has thousands of levels
+TIME = re.compile(r"(\d+)(-\d\d-\d\d.*)", re.DOTALL).fullmatch
 LAST = 9  # rank of NULL in an order of values
 
 Level: TypeAlias = tuple[int, ...]
@@ -173,6 +175,24 @@ def _order_key_of_other(value: Any) -> tuple[Any, ...]:
     if hasattr(value, "isoformat"):  # an instant of one zone is not to be compared with one of none, but for its text
         return (4, type(value).__name__, value.isoformat())
     return (4, type(value).__name__, str(value))
+
+
+def time_key(value: Any) -> tuple[Any, ...]:
+    """A key that sorts days and instants as text in the order of time, also those of years that have not four digits.
+
+    Example:
+        >>> sorted(["infinity", "10000-01-01", "9999-12-31", "0044-03-15 BC", "-infinity"], key=time_key)
+        ['-infinity', '0044-03-15 BC', '9999-12-31', '10000-01-01', 'infinity']
+    """
+    if not isinstance(value, str):
+        return order_key(value)
+    if value in ("-infinity", "infinity"):
+        return (0, float(value))
+    found = TIME(value)
+    if found is None:
+        return order_key(value)
+    year = -int(found[1]) if "BC" in found[2] else int(found[1])
+    return (0, year, found[2])
 
 
 # -- what a source is asked ------------------------------------------------------------------------------

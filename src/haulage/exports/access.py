@@ -9,7 +9,8 @@ from haulage.core.errors import BuildFailed, Refused
 from haulage.core.patience import Overdue
 from haulage.core.requester import OPERATOR, Requester
 from haulage.exports.life import ExportRun
-from haulage.exports.plan import code_of
+from haulage.exports.plan import asking_binds, code_of, session_of
+from haulage.exports.stored import unreadable
 
 # Gives a requester as it is today: with its grants of now, or banned. Where nobody can know, the frozen one.
 Standing = Callable[[Requester], Requester]
@@ -59,7 +60,8 @@ def access_file(
     """A run whose file the requester may have at this instant: live grants decide, not the frozen ones.
 
     Raises:
-        Refused: ``not_found``; ``not_ready``; or why the file is gone.
+        Refused: ``not_found``; ``not_ready``; why the file is gone; ``policy_changed`` for another owner of its parent
+            who may see other rows.
     """
     run = access_run(run, requester, owners)
     dataset = catalogue.find(run.dataset)
@@ -73,7 +75,28 @@ def access_file(
         raise Refused("cancelled", state=run.state)
     if run.state == "expired" or (run.expires_at is not None and run.expires_at <= now):
         raise Refused("expired", state="expired")
+    if (
+        run.account != requester.account
+        and not requester.holds(OPERATOR)
+        and not _shows_the_same(run, dataset, requester)
+    ):
+        raise Refused("policy_changed", "The file was made for somebody who may see other rows. Export again.")
     return run
+
+
+def _shows_the_same(run: ExportRun, dataset: Dataset, requester: Requester) -> bool:
+    """Say whether the same would be bound for this requester: the owners of a parent may have other grants."""
+    if unreadable(run):
+        return False
+    theirs, plan = asking_binds(requester), run.plan
+    asked = {name: value for name, value in plan["binds"].items() if name in theirs}
+    set_before = {
+        key: plan.get("session", {}).get(key) for key, value in dataset.session.items() if value[1:] in theirs
+    }
+    today = session_of(dataset, theirs)
+    return all(value == theirs[name] for name, value in asked.items()) and all(
+        value == today[key] for key, value in set_before.items()
+    )
 
 
 def access_at_run(run: ExportRun, catalogue: Catalogue, standing: Standing, owners: Owners = nobody) -> None:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Generator
 from queue import Empty, Queue
 
-AHEAD = 2  # pieces that wait
+AHEAD = 8  # pieces that wait: what is read as columns is gathered from as many, and must be here when it is
 SILENT_SECONDS = 0.2  # for a thread that is told to end, before what it waits for is ended
-LARGE = 1024 * 1024  # bytes of a piece that is done with before the next is received, so that they do not add up
+LARGE = 256 * 1024  # bytes of a piece that is done with before the next is received, so that they do not add up
 
 Piece = tuple[int, bytes]  # rows and their text
 

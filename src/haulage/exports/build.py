@@ -106,6 +106,7 @@ def build(
         groups = _groups(order, read) if "grouped" in order.plan else None
         snapshot = groups or read
         report = groups.reporting(report) if groups else report
+        FORMATS[order.format].load()
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
         _refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 Rows = Sequence[tuple[Any, ...]]
 
 BATCH_ROWS = 256
-OVERFLOW = "integer overflow"  # what SQLite says of a sum of its own
+OVERFLOW = "integer overflow"  # what SQLite and DuckDB say of a sum of their own
 PLAIN_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)").match  # a text that stands in an order where its time does
+TIME = re.compile(r"(date|timestamp\w*)\b").match  # types, as PostgreSQL and DuckDB name them
 
 
 class GroupedSnapshot:
@@ -160,14 +161,15 @@ class GroupedSnapshot:
         grouped, snapshot = self._grouped, self._snapshot
         by = [each.column for each in grouped.dimensions]
         aggregates: list[Aggregate] = []
-        sums, plain = {}, []
+        sums: dict[int, str | None] = {}
+        plain = []
         for measure in grouped.measures:
             if not states_of(measure, exact):
                 continue
             place = len(by) + len(aggregates)
             if measure.function in ("sum", "avg"):
                 column = column_named(measure.column, base)
-                sums[place] = column is not None and column.type == "integer"
+                sums[place] = "decimal" if column is None else column.type
             elif measure in days:
                 plain.append(place)
             aggregates += additive(measure.function, measure.column)
@@ -181,7 +183,8 @@ class GroupedSnapshot:
             else:
                 finest, others = batches, self._others(reading, own, sort_bytes)
             rows = _mended(finest, sums, plain)
-            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=others, exact=exact)
+            times = [place for place, column in enumerate(by) if _is_of_time(column_named(column, base))]
+            return roll_up(grouped, rows, groups_max=self._limits["groups"], own=others, exact=exact, times=times)
 
     def _others(self, reading: Reading, own: Sequence[Aggregate], sort_bytes: int | None) -> Iterator[Rows]:
         """What is not rolled up, of every level but the finest: by a statement for each."""
@@ -201,6 +204,11 @@ class _NoPlainDay(Exception):
 def _is_of_days(measure: Measure, base: Mapping[str, Column]) -> bool:
     column = column_named(measure.column, base)
     return measure.function in ("min", "max") and column is not None and column.type in ("date", "timestamp")
+
+
+def _is_of_time(column: Column | None) -> bool:
+    """Say whether a source sorts a column by time, whatever type is declared for it."""
+    return column is not None and column.native is not None and TIME(column.native) is not None
 
 
 def _spread(row: tuple[Any, ...], level: Level, count: int) -> tuple[Any, ...]:
@@ -234,11 +242,11 @@ def _parted(batches: Iterator[Rows], dimensions: int, own: int) -> tuple[Iterato
     return finest(), others()
 
 
-def _mended(batches: Iterable[Rows], sums: Mapping[int, bool], days: Collection[int]) -> Iterator[Rows]:
+def _mended(batches: Iterable[Rows], sums: Mapping[int, str | None], days: Collection[int]) -> Iterator[Rows]:
     """Rows of a source with sums that are numbers, of whole ones whole; a source may have them as decimals, or as text.
 
     Args:
-        sums: where they stand, and whether they are of whole numbers.
+        sums: where they stand, and the type of what was added up.
 
     Raises:
         BuildFailed: ``source_failed`` where something that was added up is no number.
@@ -248,18 +256,20 @@ def _mended(batches: Iterable[Rows], sums: Mapping[int, bool], days: Collection[
         for place in days:
             if not all(cell is None or (isinstance(cell, str) and PLAIN_DAY(cell)) for cell in columns[place]):
                 raise _NoPlainDay
-        for place, whole in sums.items():
-            columns[place] = tuple(_numbers(columns[place], whole=whole))
+        for place, kind in sums.items():
+            columns[place] = tuple(_numbers(columns[place], kind))
         yield list(zip(*columns, strict=True)) if sums else batch
 
 
-def _numbers(cells: Sequence[Any], *, whole: bool) -> Sequence[Any]:
+def _numbers(cells: Sequence[Any], kind: str | None) -> Sequence[Any]:
     if NO_NUMBER in cells:
         raise BuildFailed("source_failed", cause="measures: a sum met a value that is no number")
+    if kind is None:  # SQLite, which has whole numbers and floats in one column: what comes as text is a long whole one
+        return [int(cell) if isinstance(cell, str) else cell for cell in cells]
     if any(isinstance(cell, str) for cell in cells):
         from decimal import Decimal  # takes 2 ms to load
 
         cells = [Decimal(cell) if isinstance(cell, str) else cell for cell in cells]
-    if not whole:
+    if kind != "integer":
         return cells
-    return [cell if cell is None else int(cell) for cell in cells]
+    return [cell if cell is None or isinstance(cell, float) else int(cell) for cell in cells]

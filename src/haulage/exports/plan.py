@@ -101,7 +101,7 @@ def check(
     if asked.compression is not None and asked.compression not in compressions:
         offered = f"one of {', '.join(compressions)}, or null" if compressions else "null"
         faults.append(Fault("/compression", f"{asked.compression!r} is not offered; write {offered}"))
-    faults += _column_faults(asked.columns)
+    faults += column_faults(asked.columns)
     grouped: Grouped | None = None
     try:
         grouped = grouped_of(dataset, asked.grouping, asked.columns)
@@ -127,7 +127,8 @@ def _is_said(fault: Fault, found: Sequence[Fault]) -> bool:
     return any(f"{fault.pointer}/".startswith(f"{each.pointer}/") for each in found)
 
 
-def _column_faults(columns: Sequence[str] | None) -> list[Fault]:
+def column_faults(columns: Sequence[str] | None) -> list[Fault]:
+    """What is wrong with a choice of columns, whatever columns there are."""
     if columns is None:
         return []
     if not columns:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from haulage.core.errors import BuildFailed, Refused
+from haulage.core.limits import BuildLimits
 from haulage.core.ports import Snapshot, Source
 from haulage.core.reading import Column
 from haulage.exports.columns import as_refusal
@@ -24,6 +25,10 @@ from haulage.formats.json_values import JsonValues
 ROWS_MAX = 200
 GROUPS_MAX = 10_000  # that a preview adds up
 COLUMNS_MAX = 1_000
+EXCEEDED: Mapping[str, Callable[[BuildLimits], tuple[int, int]]] = {  # the limit of the export, and that of a preview
+    "groups_exceeded": lambda build: (build.groups, GROUPS_MAX),
+    "pivot_columns_exceeded": lambda build: (build.pivot_columns, COLUMNS_MAX),
+}
 CELL_MAX = 1_000  # characters of a cell; a longer one ends in …
 LOOK_SECONDS = 0.05
 
@@ -51,36 +56,36 @@ def preview_of(
     open_source: Callable[[], Source],
     plan: Mapping[str, Any],
     rows: int,
-    seconds: float,
-    sort_bytes: int,
+    build: BuildLimits,
     given_up: Callable[[], bool] | None,
 ) -> Preview:
     """Read so many rows.
 
     Raises:
-        Refused: ``count_timeout`` when it takes longer than ``seconds``, ``preview_exceeded`` where there are too many
-            groups to be added up now, or what the source says.
+        Refused: ``count_timeout`` when it takes longer than ``count_seconds``, ``preview_exceeded`` where there are too
+            many groups to be added up now, ``groups_exceeded`` and ``pivot_columns_exceeded`` where the export itself
+            has too many, or what the source says.
     """
+    most = {"groups": min(build.groups, GROUPS_MAX), "pivot_columns": min(build.pivot_columns, COLUMNS_MAX)}
     source = open_source()
-    stop = _Stop(source, seconds, given_up)
+    stop = _Stop(source, build.count_seconds, given_up)
     try:
         with source.snapshot() as snapshot, stop.watching():
-            return _read(snapshot, plan, rows, sort_bytes)
+            return _read(snapshot, plan, rows, build.sort_bytes, most)
     except BuildFailed as failed:
         if stop.was_used:
             raise Refused("count_timeout", "The first rows took too long.", retry_after=RETRY_SECONDS) from failed
-        if failed.code in ("groups_exceeded", "pivot_columns_exceeded"):
-            raise Refused("preview_exceeded") from failed
+        if failed.code in EXCEEDED:
+            own, ours = EXCEEDED[failed.code](build)
+            raise Refused(failed.code if own <= ours else "preview_exceeded") from failed
         raise as_refusal(failed) from failed
 
 
-def _read(snapshot: Snapshot, plan: Mapping[str, Any], rows: int, sort_bytes: int) -> Preview:
+def _read(snapshot: Snapshot, plan: Mapping[str, Any], rows: int, sort_bytes: int, most: Mapping[str, int]) -> Preview:
     reading, shape = reading_of(plan), {}
     logical: int | None = None
     if "grouped" in plan:
-        groups = GroupedSnapshot(
-            snapshot, plan["grouped"], {"groups": GROUPS_MAX, "pivot_columns": COLUMNS_MAX}, cells=False
-        )
+        groups = GroupedSnapshot(snapshot, plan["grouped"], most, cells=False)
         groups.count(reading, 0, sort_bytes)
         snapshot, logical, shape = groups, groups.all_groups, groups.shape
     columns = tuple(each._replace(header=_cut(each.header)) for each in snapshot.columns(reading))

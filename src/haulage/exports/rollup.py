@@ -13,7 +13,18 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from haulage.core.errors import BuildFailed
-from haulage.core.grouping import REGULAR, SUBTOTAL, TOTAL, Grouped, Level, Measure, mask_of, order_key, states_of
+from haulage.core.grouping import (
+    REGULAR,
+    SUBTOTAL,
+    TOTAL,
+    Grouped,
+    Level,
+    Measure,
+    mask_of,
+    order_key,
+    states_of,
+    time_key,
+)
 from haulage.exports.states import States, value_of, values_of
 
 BLOCK_ROWS = 1_000
@@ -30,6 +41,7 @@ def roll_up(
     groups_max: int,
     own: Iterable[Batch] = (),
     exact: Collection[str] = (),
+    times: Collection[int] = (),
 ) -> Rolled:
     """Read the groups of a source.
 
@@ -39,12 +51,13 @@ def roll_up(
         own: rows of ``(mask, *dimensions, *own)`` of every level that is asked for, in any order, for the measures
             that cannot be rolled up; see ``mask_of``. Read when ``finest`` has ended.
         exact: keys of measures that are in ``own`` beside the distinct counts.
+        times: dimensions whose texts are days or instants, which the source sorts by time.
 
     Raises:
         BuildFailed: ``groups_exceeded``; ``source_failed`` where equal groups are not together; ``values_changed``
             where ``own`` has other groups.
     """
-    rolled = Rolled(grouped, exact)
+    rolled = Rolled(grouped, exact, times)
     for batch in finest:
         rolled.take(batch)
         if rolled.groups > groups_max:
@@ -56,9 +69,10 @@ def roll_up(
 class Rolled:
     """All rows of a grouped result, in the order of the file, as often as one likes."""
 
-    def __init__(self, grouped: Grouped, exact: Collection[str] = ()) -> None:
+    def __init__(self, grouped: Grouped, exact: Collection[str] = (), times: Collection[int] = ()) -> None:
         """Start empty."""
         self.grouped = grouped
+        self._times = times
         self.groups = 0  # of the source: the regular rows
         self._numbers = [_Numbers() for _ in grouped.dimensions]
         self._codes = [array("I") for _ in grouped.dimensions]
@@ -159,7 +173,8 @@ class Rolled:
         if index not in self._ranks:
             seen = self._numbers[index].seen
             ranks = array("I", bytes(4 * len(seen)))
-            for rank, number in enumerate(sorted(range(len(seen)), key=lambda number: order_key(seen[number]))):
+            key = time_key if index in self._times else order_key
+            for rank, number in enumerate(sorted(range(len(seen)), key=lambda number: key(seen[number]))):
                 ranks[number] = rank
             self._ranks[index] = ranks
         return self._ranks[index]

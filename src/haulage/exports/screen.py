@@ -22,7 +22,7 @@ from haulage.exports.needs import ExportStore
 from haulage.exports.offered import formats_of
 from haulage.exports.parameters import Resolved, population_of, resolve_parameters
 from haulage.exports.parents import Parents
-from haulage.exports.plan import Asked, Wish, check, freeze, query_of
+from haulage.exports.plan import Asked, Wish, check, column_faults, freeze, query_of
 from haulage.exports.preview import ROWS_MAX, Preview, preview_of
 
 
@@ -59,6 +59,9 @@ class Screen:
         parameters: Mapping[str, Any] | None = None,
         *,
         group_by: Sequence[str] | None = None,
+        subtotals: str | Sequence[Sequence[str]] | None = None,
+        pivot: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         parent: str | int | None = None,
         population: bool = False,
         given_up: Callable[[], bool] | None = None,
@@ -69,6 +72,8 @@ class Screen:
 
         Args:
             group_by: count the groups of these dimensions, which are the regular rows of a grouped export.
+            subtotals, pivot, columns: as for an export. They are checked, and change no number: what is added up is no
+                regular row, and what goes across is still a group.
             population: count as well what there is with every parameter at its default, where each has one.
             given_up: asked while it is counted; true ends the statement, as nobody waits for the answer.
 
@@ -80,7 +85,12 @@ class Screen:
         if whose is not None:
             self.parents.admit(requester, whose)
         resolved = resolve_parameters(declared, parameters or {})
-        grouped = grouped_of(declared, Grouping(group_by))
+        grouped = grouped_of(declared, Grouping(group_by, subtotals, pivot), columns)
+        if faults := column_faults(columns):
+            raise Refused("invalid", faults=faults)
+        if columns is not None and grouped is None:
+            sql = query_of(declared, resolved, self._doors.evaluate_seconds)
+            self._columns.check(Wish(declared, resolved, sql, "", {}, None, tuple(columns), whose), requester)
         seconds = (declared.limits or self._limits.build).count_seconds
         without = population_of(declared) if population else None
         if not declared.of_source:
@@ -115,7 +125,8 @@ class Screen:
             given_up: as for ``counts``.
 
         Raises:
-            Refused: as for a request, ``count_timeout`` and ``preview_exceeded``.
+            Refused: as for a request, ``count_timeout``, ``preview_exceeded``, and where the export itself would have
+                too many of them ``groups_exceeded`` or ``pivot_columns_exceeded``.
         """
         declared = access_dataset(self._catalogue, asked.dataset, requester)
         whose = self.parents.read(declared, asked.parent, "/query/parent")
@@ -132,7 +143,7 @@ class Screen:
         )
         build = declared.limits or self._limits.build
         opened = partial(self._open_source, declared.source)
-        return preview_of(opened, plan, min(rows, ROWS_MAX), build.count_seconds, build.sort_bytes, given_up)
+        return preview_of(opened, plan, min(rows, ROWS_MAX), build, given_up)
 
     def _check(
         self, asked: Asked, dataset: Dataset, requester: Requester, faults: Sequence[Fault], parent: ParentRef | None

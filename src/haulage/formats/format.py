@@ -158,6 +158,7 @@ class Format(NamedTuple):
         rows_split: the option and its value with which there may be more rows all the same.
         columns_max: how many columns.
         missing: None when it can be written here, else what to install.
+        load: begins to load what it needs and takes long, in a thread; called before rows are counted.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Format(NamedTuple):
     rows_split: tuple[str, str] | None = None
     columns_max: int | None = None
     missing: Callable[[], str | None] = lambda: None
+    load: Callable[[], None] = lambda: None
 
 
 class OptionInvalid(ValueError):

@@ -7,7 +7,9 @@ PostgreSQL is read by parquet_text.py, which knows the types. Rows are kept unti
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -21,32 +23,7 @@ if TYPE_CHECKING:
     from haulage.formats.parquet_text import TextColumns
 
 SNAPSHOT_KEY = "haulage.snapshot_at"
-TEXT_BYTES = 512 * 1024  # that are read at once: each reading has its price, in memory too
 INSTALL = "pip install 'haulage[parquet]'"
-
-
-class _Pieces:
-    """What pyarrow writes to; the encoder takes it from here."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._pieces.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing waits here."""
-
-    def close(self) -> None:
-        """What was written stays until it is taken."""
-
-    def taken(self) -> bytes:
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        return data
 
 
 class ParquetEncoder:
@@ -68,7 +45,6 @@ class ParquetEncoder:
         ]
         self._about = about
         self._codec = options["codec"]
-        self._pieces = _Pieces()
         self._groups: Groups | None = None
         self._source_columns = headers, columns
         self._texts: TextColumns | None = None
@@ -99,8 +75,7 @@ class ParquetEncoder:
         groups = self._begun()
         columns = zip(self._columns, zip(*batch, strict=True), strict=True)
         del batch
-        groups.add(pa.record_batch([column.array(cells) for column, cells in columns], schema=self._schema))
-        return self._pieces.taken()
+        return groups.add(pa.record_batch([column.array(cells) for column, cells in columns], schema=self._schema))
 
     # -- rows as text --------------------------------------------------------------------------------------
 
@@ -117,19 +92,18 @@ class ParquetEncoder:
         groups = self._begun()
         text = self._gathered(data, rows)
         del data
-        if text:
-            batches = texts.batches(text, self._schema)
-            del text
-            for batch in batches:
-                groups.add(batch)
-        return self._pieces.taken()
+        if not text:
+            return b""
+        batch = texts.batch(text, self._schema)
+        del text
+        return groups.add(batch)
 
     def _gathered(self, data: bytes, rows: int) -> bytes:
         """Enough text to be read at once; at the end, where there is no data, what is left."""
         self._waiting.append(data)
         self._waiting_rows += rows
         self._waiting_bytes += len(data)
-        if data and self._waiting_bytes < TEXT_BYTES:
+        if data and self._waiting_bytes < self._read_as_text().block_bytes:
             return b""
         text = b"".join(self._waiting)
         self._waiting.clear()
@@ -158,12 +132,11 @@ class ParquetEncoder:
                 self._schema = self._texts.schema(metadata)
             else:
                 self._schema = pa.schema([(each.header, each.settle()) for each in self._columns], metadata=metadata)
-            self._groups = Groups(self._pieces, self._schema, self._codec)
+            self._groups = Groups(self._schema, self._codec)
         return self._groups
 
     def end(self) -> bytes:
-        self._begun().close()
-        data = self._pieces.taken()
+        data = self._begun().close()
         self.trailer = data[-TAIL_BYTES:]  # the length of the footer and PAR1 stand last
         return data
 
@@ -194,6 +167,18 @@ def _missing() -> str | None:
         return INSTALL
 
 
+def _load() -> None:
+    """Arrow takes as long to load as a server to count a million rows."""
+    if _missing() is None and allowed_memory() >= LEAST_MEMORY:
+        threading.Thread(target=_load_arrow, daemon=True, name="load").start()
+
+
+def _load_arrow() -> None:
+    with suppress(Exception):  # it is met again, and said, when the file is opened
+        import haulage.formats.parquet_groups
+        import haulage.formats.parquet_text  # noqa: F401
+
+
 FORMAT = Format(
     name="parquet",
     label="Parquet",
@@ -202,4 +187,5 @@ FORMAT = Format(
     options=(Option("codec", ("zstd", "snappy", "none"), "zstd", "Compression of its columns"),),
     open=ParquetEncoder,
     missing=_missing,
+    load=_load,
 )

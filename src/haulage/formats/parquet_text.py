@@ -8,7 +8,7 @@ rows are read as values, as those of any source, by which such a column is text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +32,8 @@ _TYPES = {  # what columns are to us -> what they are in the file
     "json": pa.string(),
 }
 _NULL_UUID = "00000000-0000-0000-0000-000000000000"
+BLOCK_BYTES = 512 * 1024  # that are read at once: each reading has its price, in memory too
+BLOCKS_BYTES = 64 * 1024 * 1024  # for all text columns of a block: until it is read, each takes as much as the whole
 _PARSING = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)  # an empty line is a row of one NULL
 
 
@@ -93,6 +95,8 @@ class TextColumns:
     def __init__(self, headers: Sequence[str], columns: Sequence[Column], notices: Notices) -> None:
         self._columns = [TextColumn(*each, notices) for each in zip(headers, columns, strict=True)]
         self._places = [str(place) for place in range(len(columns))]  # headers may hold anything
+        texts = sum(column.read_as == pa.string() for column in self._columns)
+        self.block_bytes = min(BLOCK_BYTES, BLOCKS_BYTES // max(texts, 1))
 
     @property
     def are_measured(self) -> bool:
@@ -105,8 +109,8 @@ class TextColumns:
         Raises:
             Unfit: there is a value that is not of its column's type.
         """
-        table = self._read(data)
-        for column, cells in zip(self._columns, table.columns, strict=True):
+        batch = self._read(data)
+        for column, cells in zip(self._columns, batch.columns, strict=True):
             if not column.is_measured:
                 column.measure(cells)
 
@@ -116,18 +120,16 @@ class TextColumns:
             column.settle()
         return pa.schema([(column.header, column.type) for column in self._columns], metadata=metadata)
 
-    def batches(self, data: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batch(self, data: bytes, schema: pa.Schema) -> pa.RecordBatch:
         """Whole rows of text as columns.
 
         Raises:
             Unfit: there is a value that is not of its column's type.
         """
-        read = self._read(data).to_batches()
-        while read:  # and nothing is held while it is written
-            columns = zip(self._columns, read.pop(0).columns, strict=True)
-            yield pa.record_batch([column.finished(cells) for column, cells in columns], schema=schema)
+        columns = zip(self._columns, self._read(data).columns, strict=True)
+        return pa.record_batch([column.finished(cells) for column, cells in columns], schema=schema)
 
-    def _read(self, data: bytes) -> pa.Table:
+    def _read(self, data: bytes) -> pa.RecordBatch:
         size = len(data) + 1  # one block, as a row may be longer than any that one would choose
         reading = csv.ReadOptions(use_threads=False, column_names=self._places, block_size=size)
         types = {place: column.read_as for place, column in zip(self._places, self._columns, strict=True)}
@@ -135,9 +137,21 @@ class TextColumns:
             column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
         try:
-            return csv.read_csv(pa.BufferReader(data), reading, _PARSING, converting)
+            (batch,) = csv.read_csv(pa.BufferReader(data), reading, _PARSING, converting).to_batches()
         except pa.ArrowInvalid as problem:
             raise Unfit from problem
+        return _close_together(batch)
+
+
+def _close_together(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same in one piece of memory, unless its rows are very long.
+
+    Each text column took as much as the whole block and gave back all but a little: until a row group is full, such
+    gaps would add up.
+    """
+    if batch.nbytes > 2 * BLOCK_BYTES:
+        return batch
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
 def _type_of(column: Column) -> pa.DataType:

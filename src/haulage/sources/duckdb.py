@@ -144,7 +144,13 @@ class DuckdbSnapshot:
             kind, column = kinds[name], f"{WRAP}.{quoted(name.inside)}"
             if kind.type not in SUMMED:
                 raise not_summed(name, kind.type or kind.native)
-            return Sum(f"{column}::double" if kind.type == "float" else column)
+            if kind.type == "float":
+                return Sum(f"{column}::double")
+            if question.exact and kind.id == "decimal":
+                scale = kind.native.partition(",")[2].rstrip(")").strip()
+                return Sum(f"replace({column}::varchar, '.', '')::bignum", f"sum({{}})::varchar || 'e-{scale}'")
+            # The engine adds uhugeint up as floats, and other whole numbers up to 38 digits.
+            return Sum(f"{column}::bignum" if question.exact or kind.id == "uhugeint" else column)
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
         return grouped_reading(reading, list(kinds), question, spoken)

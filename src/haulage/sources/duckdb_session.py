@@ -178,6 +178,8 @@ def failure(problem: Exception, binds: Mapping[str, Any] | None = None) -> Build
     if kind == "IOException":
         code = "no_space" if "No space left" in words else "source_unavailable"
         return BuildFailed(code, cause=f"{kind}: {without_values(words.partition(chr(10))[0], binds)}")
+    if kind == "OutOfRangeException" and "Overflow in HUGEINT addition" in words:
+        return BuildFailed("source_failed", cause="integer overflow: a sum has more than 38 digits")
     if kind in _WITHOUT_ROWS:
         # What comes after the first line is the text of the statement.
         return BuildFailed("source_failed", cause=f"{kind}: {without_values(words.partition(chr(10))[0], binds)}")

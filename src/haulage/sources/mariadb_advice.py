@@ -17,6 +17,7 @@ PREFIX = 191  # characters of a long text in an index: of four bytes each, for o
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 LONG = ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
 NO_TEXTS = ("integer", "decimal", "boolean", "date", "timestamp")  # types of parameters
+_CONDITION = re.compile(r'^(\s*"\w+": )"(.*)"(,?)$', re.MULTILINE)  # a member that is a text, on a line of its own
 NO_INDEX = ("geometry", "point", "linestring", "polygon", "json")
 DESCENDS = (10, 8)  # of MariaDB; before, the word was read and forgotten
 
@@ -26,6 +27,22 @@ _FIELD, _PLACE = "column_name, data_type, character_octet_length", "order by ord
 def quoted(name: str) -> str:
     """A name as an identifier."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _read_plan(text: str) -> Any:
+    """A plan; the server writes names and texts with quotation marks into it as they are, which is no JSON.
+
+    Raises:
+        BuildFailed: ``source_failed`` where it cannot be read all the same.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        mended = _CONDITION.sub(lambda line: f"{line[1]}{json.dumps(line[2])}{line[3]}", text)
+    try:
+        return json.loads(mended)
+    except ValueError as problem:
+        raise BuildFailed("source_failed", cause="the plan that the server gives cannot be read") from problem
 
 
 class MariadbFacts:
@@ -39,7 +56,7 @@ class MariadbFacts:
         """Ask for the plan of a query as it runs."""
         self._session = session
         ((plan,),) = session.run(f"explain format=json {sql}", binds)
-        self._plan = json.loads(plan)
+        self._plan = _read_plan(str(plan))
         ((own, version),) = session.run("select database(), version()")
         self._own = str(own or "")
         numbers = [int(each) for each in re.findall(r"\d+", str(version))[:2]]

@@ -33,7 +33,7 @@ from haulage.sources.query import (
     unknown_names,
     wrapped,
 )
-from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, teach_sums
+from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, WIDE_SUM, teach_sums
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
 if TYPE_CHECKING:
@@ -145,8 +145,9 @@ class SqliteSnapshot:
             return Value(f"{WRAP}.{quoted(name.inside)}{collated}")
 
         def number(name: Name) -> Sum:
-            is_exact = question.exact or reading.declared.get(name.key, ("", None))[1] == "decimal"
-            return Sum(f"{WRAP}.{quoted(name.inside)}", EXACT_SUM if is_exact else NUMBER_SUM)
+            is_decimal = reading.declared.get(name.key, ("", None))[1] == "decimal"
+            call = EXACT_SUM if is_decimal else WIDE_SUM if question.exact else NUMBER_SUM
+            return Sum(f"{WRAP}.{quoted(name.inside)}", call)
 
         spoken = Spoken(lambda what: self._wrapped(reading, what, str), key, number, key)
         return grouped_reading(reading, self._names(reading), question, spoken)

@@ -13,7 +13,11 @@ from haulage.core.grouping import NO_NUMBER, adder
 # Whatever is no number is greater than every number: https://www.sqlite.org/datatype3.html#sort_order
 NUMBER_SUM = f"case when typeof(max({{0}})) in ('text', 'blob') then '{NO_NUMBER}' else sum({{0}}) end"
 EXACT_NAME = "haulage_sum"
-EXACT_SUM = EXACT_NAME + "({})"  # of decimals, and of whole numbers beyond what the own one can add up
+EXACT_SUM = EXACT_NAME + "({})"  # of decimals
+WIDE_SUM = (  # of whole numbers beyond what the own one can add up; where one is a float it is asked as ever
+    f"case when typeof(max({{0}})) in ('text', 'blob') then '{NO_NUMBER}'"
+    f" when total(typeof({{0}}) = 'real') then sum(cast({{0}} as real)) else {EXACT_NAME}({{0}}) end"
+)
 
 
 class _ExactSum:

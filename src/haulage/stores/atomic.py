@@ -8,6 +8,7 @@ Fixed      a small record that is written again and again in its place, without 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a planted link or pipe is no file of ours
 NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NO_FILE = (errno.ELOOP, errno.ENXIO)  # what an open answers of a link, and of a socket
 TEMPORARY = "."  # how a temporary name begins; nothing that counts begins so
 
 
@@ -58,12 +60,17 @@ def mark(path: Path, text: str) -> None:
 
 
 def read(path: Path, bytes_max: int = 1 << 26) -> tuple[bytes, os.stat_result]:
-    """All of a file, and what it was when it was opened; a folder or a pipe has no content.
+    """All of a file, and what it was when it was opened; a folder, a pipe or a link has no content.
 
     Raises:
         OSError: it is not there, or cannot be read.
     """
-    descriptor = os.open(path, READ_FLAGS)
+    try:
+        descriptor = os.open(path, READ_FLAGS)
+    except OSError as problem:
+        if problem.errno not in NO_FILE:
+            raise
+        return b"", path.lstat()
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -93,6 +93,15 @@ class Database:
             self._bind(connection, tenant)
             yield connection
 
+    @contextmanager
+    def read_of_all(self) -> Iterator[Connection]:
+        """A reading transaction that sees every tenant, also where its connection was left bound to one."""
+        bounds = self.dialect.bounds
+        with self.answered(), self.engine.connect() if bounds is None else self._writer.begin() as connection:
+            if bounds is not None:
+                driver_of(connection.connection).cursor().execute(bounds.bind_none())
+            yield connection
+
     def binds(self, tenant: str | None) -> bool:
         """Say whether a transaction has to begin, to be bound."""
         return tenant is not None and self.dialect.bounds is not None

@@ -162,10 +162,13 @@ class ExportRows(SqlRuns[ExportRun]):
         return self._database.forget(exports, of_it & ended, limit)
 
     def promised(self, keys: Sequence[str]) -> set[str]:
-        """Which of these keys a row still names, as (id, claim_no); the others are orphans."""
+        """Which of these keys a row still names, as (id, claim_no); the others are orphans.
+
+        Asked of every tenant's rows, for certain: what a tenant's transaction does not see would be removed.
+        """
         ids = {key.rpartition(".")[0] for key in keys}
         wanted = select(exports.c.artifact_key).where(exports.c.id.in_(ids), exports.c.artifact_key.is_not(None))
-        with self._database.read() as connection:
+        with self._database.read_of_all() as connection:
             return set(connection.execute(wanted).scalars())
 
     def abandon_waiting(self, abandon_seconds: float, *, now: int | None = None) -> list[ExportRun]:

@@ -101,7 +101,8 @@ class MariaDB:
 
     def migrator(self, writer: Engine) -> Engine:
         """Without a limit of time on either side."""
-        return self._engine(None, f"lock_wait_timeout = {dialect.MIGRATION_WAIT_SECONDS}", poolclass=NullPool)
+        settings = (f"lock_wait_timeout = {dialect.MIGRATION_WAIT_SECONDS}", "max_statement_time = 0")
+        return self._engine(None, *settings, poolclass=NullPool)
 
     def way(self, engine: Engine) -> Way:
         """As SQLAlchemy and the driver do."""

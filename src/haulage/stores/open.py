@@ -72,6 +72,14 @@ class Store:
             kept = {row.name: row.value for row in connection.execute(select(facts))}
         return Schema(kept.get("schema_version"), kept.get("min_worker"))
 
+    def elsewhere(self) -> list[str]:
+        """Schemas of the same database that have our tables, whether this user's search_path names them or not."""
+        if not self.capabilities.row_security:
+            return []
+        with self._database.read() as connection:
+            found = inspect(connection)
+            return [name for name in found.get_schema_names() if found.has_table(facts.name, schema=name)]
+
     def check(self) -> str | None:
         """Write, durably: a lock alone is had on a full disk too, and a value that stays the same may not be written.
 
@@ -215,6 +223,12 @@ def _fit(store: Store) -> None:
     if schema.new and store.makes_itself:
         store.migrate()
         schema = store.schema()
+    if schema.version is None and (elsewhere := store.elsewhere()):
+        raise SchemaMismatch(
+            f"{store.place} has tables of haulage in the schema {' and '.join(elsewhere)}, and none where the "
+            "search_path of this user looks; set it for the user, or in store: ?options=-csearch_path%3DSCHEMA. "
+            "For a store of its own run: haulage migrate up"
+        )
     if schema.new:
         raise SchemaMismatch(f"the store {store.place} has no tables of haulage yet; run: haulage migrate up")
     if schema.version is None:

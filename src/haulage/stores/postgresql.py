@@ -109,6 +109,7 @@ class PostgreSQL:
             "jit": "off",
             "plan_cache_mode": "force_generic_plan",
             **dict.fromkeys(PLANS, "off"),
+            "haulage.tenant": "",  # whatever was set for the role or the database: only a transaction has a tenant
         }
         # As parts, not as a URL: libpq refuses one with a blank in it, and tells the password in its error.
         given: dict[str, Any] = self._url.translate_connect_args(username="user", database="dbname")
@@ -154,6 +155,7 @@ class PostgreSQL:
         """Begin a transaction; behind a proxy its settings come with it."""
         words = "begin" if tenant is None else f"begin; {self.bounds.bind(driver, tenant)}"
         if self._pooled:
+            words += f"; {self.bounds.bind_none()}" if tenant is None else ""  # Somebody may have left another one.
             words += f"; set local lock_timeout = {dialect.BUSY_TIMEOUT_MS}"
             words += f"; set local idle_in_transaction_session_timeout = {server.IDLE_SECONDS * 1000}"
         driver.cursor().execute(words)
@@ -202,6 +204,8 @@ class PostgreSQL:
         """Take the lock that every migration takes."""
         connection.execute(text(f"set local lock_timeout = {dialect.MIGRATION_WAIT_SECONDS * 1000}"))
         connection.execute(text("set local statement_timeout = 0"))
+        if (connection.dialect.server_version_info or ()) >= (17,):
+            connection.execute(text("set local transaction_timeout = 0"))
         connection.execute(text(f"select pg_advisory_xact_lock({MIGRATION_LOCK})"))
 
     def watch(self, engine: Engine) -> Watcher:

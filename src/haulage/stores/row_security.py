@@ -37,6 +37,10 @@ class RowSecurity:
             raise StoreUnavailable("a tenant without a name cannot be told from no tenant; give it one")
         return f"set local haulage.tenant = {sql.Literal(tenant).as_string(driver)}"  # type: ignore[arg-type]
 
+    def bind_none(self) -> str:
+        """An empty setting is none."""
+        return "set local haulage.tenant = ''"
+
     def make_roles(self, connection: Connection) -> None:
         """Run what stands in migrations/roles.postgresql.sql."""
         driver_of(connection.connection).cursor().execute(ROLES.read_text())

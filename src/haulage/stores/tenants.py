@@ -40,6 +40,9 @@ class Bounds(Protocol):
     def bind(self, driver: DBAPIConnection, tenant: str) -> str:
         """A statement that binds the transaction to a tenant."""
 
+    def bind_none(self) -> str:
+        """A statement that lets the transaction act for all, whatever its connection was left with."""
+
     def make_roles(self, connection: Connection) -> None:
         """Make the roles, and let each do what it needs."""
 

@@ -101,6 +101,8 @@ def _listed(name: str, description: str) -> dict[str, Any]:
 
 
 GROUP_BY = _listed("group_by", "Names of dimensions; also by repeating the name.")
+PIVOT = _listed("pivot", "Those of group_by that go across.")
+COLUMNS = _listed("columns", "The columns, or the measures of groups.")
 SUBTOTALS = {
     "name": "subtotals",
     "in": "query",
@@ -116,18 +118,22 @@ SUBTOTALS = {
         {200: CountsShown},
         "forbidden", "not_found", "invalid", "source_failed", "source_unavailable", "source_locked", "count_timeout",
     ),
-    openapi_extra={"parameters": [PARAMETERS, GROUP_BY, POPULATION]},
+    openapi_extra={"parameters": [PARAMETERS, GROUP_BY, SUBTOTALS, PIVOT, COLUMNS, POPULATION]},
 )  # fmt: skip
 async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Response:
     """How many rows the conditions give now, or groups, counted in one read transaction; it ends with the client."""
     async with _place(request, asking) as given_up:
         given = _given(request, asking, name)
+        given.refuse("limit", "belongs to /preview; a count is of all rows")
         counts = await run_in_threadpool(
             asking.services.exports.counts,
             asking.requester,
             name,
             given.parameters,
             group_by=given.names("group_by"),
+            subtotals=levels_said(given.own.get("subtotals")),
+            pivot=given.names("pivot"),
+            columns=given.names("columns"),
             parent=given.parent,
             population=given.is_true("population"),
             given_up=given_up,
@@ -147,16 +153,16 @@ async def count_rows(request: Request, asking: Asks, name: DatasetName) -> Respo
     "/datasets/{name}/preview",
     responses=says(
         {200: PreviewShown},
-        "forbidden", "not_found", "invalid", "preview_exceeded", "source_failed", "source_unavailable",
-        "source_locked", "count_timeout",
+        "forbidden", "not_found", "invalid", "preview_exceeded", "groups_exceeded", "pivot_columns_exceeded",
+        "source_failed", "source_unavailable", "source_locked", "count_timeout",
     ),
     openapi_extra={
         "parameters": [
             PARAMETERS,
             GROUP_BY,
             SUBTOTALS,
-            _listed("pivot", "Those of group_by that go across."),
-            _listed("columns", "The columns, or the measures of groups."),
+            PIVOT,
+            COLUMNS,
             {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": ROWS_MAX}},
         ]
     },
@@ -165,6 +171,7 @@ async def preview_rows(request: Request, asking: Asks, name: DatasetName) -> Res
     """The first rows of what an export would write; it ends with the client."""
     async with _place(request, asking) as given_up:
         given = _given(request, asking, name)
+        given.refuse("population", "belongs to /counts; leave it out")
         faults, rows = [], given.own.get("limit", str(ROWS))
         if not (rows.isascii() and rows.isdecimal() and len(rows) < 5 and 1 <= int(rows) <= ROWS_MAX):
             faults, rows = [Fault("/query/limit", f"write a number from 1 to {ROWS_MAX}")], "1"
@@ -219,6 +226,15 @@ class _Given:
     def names(self, key: str) -> list[str] | None:
         """A list of names; None where it is not there."""
         return self.own[key].split(",") if key in self.own else None
+
+    def refuse(self, key: str, why: str) -> None:
+        """See that something is not there, as it would change nothing.
+
+        Raises:
+            Refused: ``invalid``.
+        """
+        if key in self.own:
+            raise Refused("invalid", faults=[Fault(f"/query/{key}", why)])
 
     def is_true(self, key: str) -> bool:
         """Say whether it is true; not, where it is not there.

@@ -7,6 +7,7 @@ number stays its digits, as `Digits`, so that no reader can round what the file 
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import io
 import json
@@ -168,7 +169,7 @@ def _cell(cell: ET.Element, format: str) -> object:
 
 def read_parquet(data: bytes) -> Table:
     """As DuckDB sees it, which has a reader of its own; moments with a zone as their instants."""
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as file, duckdb.connect() as database:
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file, _database().cursor() as database:
         file.write(data)
         file.flush()
         schema = database.execute("select name from parquet_schema(?)", [file.name]).fetchall()
@@ -182,6 +183,12 @@ def read_parquet(data: bytes) -> Table:
         [_instant(cell) if at and cell is not None else cell for at, cell in zip(zoned, row, strict=True)]
         for row in rows
     ]
+
+
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all files, since to open it takes longer than to read most; without threads of its own."""
+    return duckdb.connect(config={"threads": 1})
 
 
 def _instant(microseconds: int) -> datetime:

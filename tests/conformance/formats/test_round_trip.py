@@ -220,7 +220,9 @@ def test_values_of_every_kind_in_one_column_come_back(format, options):
 
 
 @every_file
-@pytest.mark.parametrize("nulls", [0, 1], ids=["never NULL", "sometimes NULL"])
+@pytest.mark.parametrize(
+    "nulls", [pytest.param(0, id="never NULL", marks=pytest.mark.slow), pytest.param(1, id="sometimes NULL")]
+)
 def test_columns_of_one_kind_come_back(format, options, nulls):
     values = [value for value, *_ in cases(format)]
     rows = [tuple(values)] * 2 + [(None,) * len(values)] * nulls

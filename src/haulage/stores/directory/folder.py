@@ -21,7 +21,7 @@ from typing import Any
 from haulage.core import events
 from haulage.core.errors import StoreUnavailable
 from haulage.stores import forks
-from haulage.stores.atomic import read, replace, sync_folder
+from haulage.stores.atomic import READ_FLAGS, read, replace, sync_folder
 from haulage.stores.directory.letter import VERSION, Unreadable, opened
 
 LOCK = "lock"
@@ -30,6 +30,7 @@ QUARANTINE = "quarantine"
 BUSY_SECONDS = 0.8  # how long a writer waits for other processes: below the beat, so a beat that waits fits its second
 TURN_SECONDS = 5.0  # how long a writer waits for the other threads of its process
 COUNT_BYTES = 20
+WORDS_BYTES = 4096  # of a word why
 STALE_SECONDS = 5.0  # a name that was taken for nothing is given up when it is older: nobody is still at work on it
 
 
@@ -108,15 +109,16 @@ class Folder:
         try:
             with answered():
                 descriptor = self._take()
-            tx = Writing(descriptor, _read_count(descriptor))
-            try:
-                yield tx
-            finally:
+            try:  # from here on, so that a disk that does not give the count does not leave us with the lock
+                with answered():
+                    tx = Writing(descriptor, _read_count(descriptor))
                 try:
+                    yield tx
+                finally:
                     with answered():
                         tx.end()
-                finally:
-                    os.close(descriptor)
+            finally:
+                os.close(descriptor)
         finally:
             self.give_turn()
 
@@ -140,7 +142,7 @@ class Folder:
     def count(self) -> int:
         """The count of changes."""
         try:
-            descriptor = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._lock, READ_FLAGS)
         except FileNotFoundError:
             return 1  # Nobody has written; odd, so that nothing is taken for known.
         try:
@@ -188,7 +190,7 @@ class Folder:
     def quarantined(self) -> list[str]:
         """What was moved away so far, a sentence each."""
         with answered():
-            return [path.read_text().strip() for path in sorted((self.root / QUARANTINE).glob("*.why"))]
+            return [_words(path) for path in sorted((self.root / QUARANTINE).glob("*.why"))]
 
     def is_stale(self, path: Path, seconds: float = STALE_SECONDS) -> bool:
         """Say whether a name is so old that whoever took it is not still at work; one that is gone is."""
@@ -221,6 +223,14 @@ def try_lock(descriptor: int, *, shared: bool = False) -> bool:
 def milliseconds(status: os.stat_result) -> int:
     """When the volume says that a file was written or touched."""
     return status.st_mtime_ns // 1_000_000
+
+
+def _words(path: Path) -> str:
+    try:
+        words = read(path, WORDS_BYTES)[0].decode(errors="replace").strip()
+    except OSError:
+        words = ""
+    return words or f"quarantine/{path.name}: it does not say what was wrong"
 
 
 def _still_named(descriptor: int, path: Path) -> bool:

@@ -9,7 +9,9 @@ back, so its run is known to be lost at once. A frozen one keeps it: then the ti
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from haulage.core.progress import Progress
-from haulage.stores.atomic import NEW_FLAGS, Fixed
+from haulage.stores.atomic import NEW_FLAGS, NO_FILE, READ_FLAGS, Fixed
 from haulage.stores.directory.folder import Folder, try_lock
 
 RECORD = Fixed(512)
@@ -128,10 +130,14 @@ class Leases:
     def seen(self, run: Any) -> Any | None:
         """The run with what its claim last wrote; None where the file of the claim is not there."""
         try:
-            with self._open(run, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) as descriptor:
-                record = RECORD.read(descriptor)
+            with self._open(run, READ_FLAGS) as descriptor:
+                record = RECORD.read(descriptor) if _is_file(descriptor) else None
         except FileNotFoundError:
             return None
+        except OSError as problem:
+            if problem.errno not in NO_FILE:
+                raise
+            record = None
         if record is None:
             return run  # Spoilt: the row itself has the lease as it was at the claim.
         revision = max(run.revision, record.pop("revision"))
@@ -140,9 +146,11 @@ class Leases:
     def is_dead(self, run: Any) -> bool:
         """Say whether the process of a claim has ended; without a file that is not known, and the lease decides."""
         try:
-            with self._open(run, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, own=False) as descriptor:
-                return try_lock(descriptor, shared=True)
-        except FileNotFoundError:
+            with self._open(run, READ_FLAGS, own=False) as descriptor:
+                return _is_file(descriptor) and try_lock(descriptor, shared=True)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOENT, *NO_FILE):
+                raise
             return False
 
     def _open(self, run: Any, flags: int, *, own: bool = True) -> _Opened:
@@ -172,6 +180,10 @@ class _Opened:
 
     def __exit__(self, *problem: object) -> None:
         os.close(self._descriptor)
+
+
+def _is_file(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 def _name(run: Any) -> str:

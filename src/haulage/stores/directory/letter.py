@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from haulage.stores.atomic import read
 
 VERSION = 1  # of the files; a store says which one it has in its fact file
 
@@ -24,6 +29,19 @@ def sealed(kind: str, record: Mapping[str, Any]) -> bytes:
     """A record as the content of a file."""
     body = json.dumps(record, separators=(",", ":")).encode() + b"\n"
     return f"haulage {kind} {VERSION} {hashlib.sha256(body).hexdigest()}\n".encode() + body
+
+
+def read_letter(kind: str, path: Path) -> tuple[dict[str, Any], os.stat_result]:
+    """The record in a file, and what the file was when it was opened.
+
+    Raises:
+        OSError: it is not there, or cannot be read.
+        Unreadable: it is none.
+    """
+    data, status = read(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise Unreadable("it is no file")
+    return opened(kind, data), status
 
 
 def opened(kind: str, data: bytes) -> dict[str, Any]:

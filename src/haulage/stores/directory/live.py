@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from haulage.core.errors import StoreUnavailable
-from haulage.stores.atomic import TEMPORARY, create, read, replace
+from haulage.stores.atomic import TEMPORARY, create, replace
 from haulage.stores.directory.folder import Folder, Writing
-from haulage.stores.directory.letter import Unreadable, opened, sealed
+from haulage.stores.directory.letter import Unreadable, read_letter, sealed
 
 Run = TypeVar("Run")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # what may be a file's name; every id of ours is one
@@ -56,8 +56,7 @@ class RunFiles(Generic[Run]):
             FileNotFoundError: there is none.
             Unreadable: it is no run, or that of another id.
         """
-        data, status = read(path)
-        found = opened("run", data)
+        found, status = read_letter("run", path)
         values, key = found.get("run"), found.get("key")
         if not isinstance(values, dict):
             raise Unreadable("it holds no run")
@@ -67,7 +66,11 @@ class RunFiles(Generic[Run]):
         for name in self._tuples:
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
-        return Kept(self._record(**values), key, status_of(status), more)
+        try:
+            run = self._record(**values)
+        except TypeError:
+            raise Unreadable("it lacks what every run has") from None
+        return Kept(run, key, status_of(status), more)
 
     def write(
         self, path: Path, run: Run, key: dict[str, Any] | None, more: Mapping[str, Any], *, new: bool

@@ -15,7 +15,7 @@ from typing import Any
 
 from haulage.stores.atomic import TEMPORARY
 from haulage.stores.directory.actives import Actives
-from haulage.stores.directory.folder import Folder, answered
+from haulage.stores.directory.folder import FACTS, STALE_SECONDS, Folder, answered
 from haulage.stores.directory.rows import Rows
 
 EVERY_SECONDS = 30.0
@@ -77,9 +77,10 @@ class Patrol:
             for path in folder.glob(f"{TEMPORARY}*"):
                 if self._folder.is_stale(path):
                     yield path
-        for path in self._folder.root.glob(f"{TEMPORARY}probe-*"):
-            if self._folder.is_stale(path, PROBE_SECONDS):
-                yield path
+        for name, seconds in ((f"{TEMPORARY}probe-*", PROBE_SECONDS), (f"{TEMPORARY}{FACTS}.*", STALE_SECONDS)):
+            for path in self._folder.root.glob(name):
+                if self._folder.is_stale(path, seconds):
+                    yield path
 
     def _stale(self, folder: Path, known: set[str]) -> Iterator[Path]:
         for path in folder.iterdir():

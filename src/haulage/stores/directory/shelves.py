@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -12,12 +14,13 @@ from typing import Any
 
 from haulage.core.errors import StoreUnavailable
 from haulage.core.ports import LINK, KeptKey, Presence, SignIn
-from haulage.stores.atomic import NEW_FLAGS, READ_FLAGS, TEMPORARY, Fixed, create, read, sync_folder
+from haulage.stores.atomic import NEW_FLAGS, NO_FILE, READ_FLAGS, TEMPORARY, Fixed, create, sync_folder
 from haulage.stores.directory.folder import Folder, Writing, answered
-from haulage.stores.directory.letter import Unreadable, opened, sealed
+from haulage.stores.directory.letter import Unreadable, read_letter, sealed
 from haulage.stores.directory.live import ID
 
 PRESENCE = Fixed(2048)
+NO_PRESENCE = "it is no file"
 
 
 def hashed(*words: str) -> str:
@@ -42,14 +45,14 @@ class Shelf:
     def find(self, path: Path, tx: Writing | None = None) -> dict[str, Any] | None:
         """A record; what is none is moved away."""
         try:
-            return opened(self._kind, read(path)[0])
+            return read_letter(self._kind, path)[0]
         except FileNotFoundError:
             return None
         except Unreadable:
             self.folder.refuse_if_newer()
         with suppress(StoreUnavailable), self.folder.writing(tx):  # Others write: the next look finds it again.
             try:
-                return opened(self._kind, read(path)[0])
+                return read_letter(self._kind, path)[0]
             except FileNotFoundError:
                 return None
             except Unreadable as problem:
@@ -246,7 +249,7 @@ class DirectoryWorkers:
             path = self._place / presence.id
             before = self._read(path)
             if before is None:
-                path.unlink(missing_ok=True)
+                self._make_room(path)
                 descriptor = os.open(path, NEW_FLAGS, 0o600)
                 written = replace(presence, started_at=seen, seen_at=seen)
             else:
@@ -278,10 +281,14 @@ class DirectoryWorkers:
         """Remove presences of workers that died long ago."""
         before = self._folder.now(now) - int(older_than_seconds * 1000)
         old = [presence.id for presence in self.all() if presence.seen_at < before]
-        if not old:
+        with answered():
+            strange = self._strange()
+        if not old and not strange:
             return 0
         removed = 0
         with answered(), self._folder.writing():
+            for path in self._strange() if strange else ():
+                self._folder.quarantine(path, NO_PRESENCE)
             for worker in old:
                 presence = self._read(self._place / worker)
                 if presence is not None and presence.seen_at < before:
@@ -295,13 +302,31 @@ class DirectoryWorkers:
             found = [self._read(path) for path in self._place.iterdir()]
         return [presence for presence in found if presence is not None]
 
+    def _strange(self) -> list[Path]:
+        """What is no file, so no worker made it."""
+        with os.scandir(self._place) as entries:
+            return [Path(entry.path) for entry in entries if not entry.is_file(follow_symlinks=False)]
+
+    def _make_room(self, path: Path) -> None:
+        """A record that cannot be read goes; what is no file at all is moved away for somebody to look at."""
+        try:
+            regular = stat.S_ISREG(path.lstat().st_mode)
+        except FileNotFoundError:
+            return
+        if regular:
+            path.unlink()
+        else:
+            self._folder.quarantine(path, NO_PRESENCE)
+
     def _read(self, path: Path) -> Presence | None:
         try:
             descriptor = os.open(path, READ_FLAGS)
-        except FileNotFoundError:
-            return None
+        except OSError as problem:
+            if problem.errno in (errno.ENOENT, *NO_FILE):
+                return None
+            raise
         try:
-            record = PRESENCE.read(descriptor)
+            record = PRESENCE.read(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
         finally:
             os.close(descriptor)
         return None if record is None or record.get("id") != path.name else Presence(**record)

@@ -85,12 +85,11 @@ class DirectoryStore:
             try:
                 facts = opened("facts", read(self.path / FACTS)[0])
             except FileNotFoundError:
+                if self._has_runs():  # Whose version, and whose files, nobody knows any more.
+                    raise self._without_facts("it is missing, and there are runs") from None
                 return Schema(None, None, wanted=VERSION, new=not self._others())
             except Unreadable as problem:
-                what = (
-                    f"{self.path / FACTS}: {problem}; put it back from a backup, or from another store of this version"
-                )
-                raise StoreUnavailable(what) from problem
+                raise self._without_facts(str(problem)) from problem
         return Schema(facts["schema_version"], facts["min_worker"], wanted=VERSION)
 
     def check(self) -> None:
@@ -100,7 +99,12 @@ class DirectoryStore:
             StoreUnavailable: nothing can be written.
         """
         with answered(), self.folder.writing():
-            replace(self.path / FACTS, (self.path / FACTS).read_bytes())
+            data, _ = read(self.path / FACTS)
+            try:
+                opened("facts", data)  # What is none is not written again.
+            except Unreadable as problem:
+                raise StoreUnavailable(f"{FACTS}: {problem}") from problem
+            replace(self.path / FACTS, data)
 
     def refusal(self) -> str | None:
         """Why a worker of this version may not claim here; None when it may."""
@@ -141,6 +145,13 @@ class DirectoryStore:
             elif not (self.path / FACTS).exists():
                 facts = {"schema_version": VERSION, "min_worker": MIN_WORKER, "store_id": secrets.randbits(63)}
                 create(self.path / FACTS, sealed("facts", facts))
+
+    def _without_facts(self, why: str) -> StoreUnavailable:
+        do = "put it back from a backup, or from another store of this version"
+        return StoreUnavailable(f"{self.path / FACTS}: {why}; {do}")
+
+    def _has_runs(self) -> bool:
+        return any(any((self.path / name).glob(found)) for name, found in (("live", "*.json"), ("ended", "*/*.json")))
 
     def _others(self) -> list[str]:
         """What lies in the folder and is not ours; others may be making the store at this moment."""

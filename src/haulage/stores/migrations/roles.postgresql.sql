@@ -25,6 +25,16 @@ begin
             raise exception 'the role % is, or can become, a superuser, the owner of the tables, or one who creates '
                 'roles or passes row security by; take that from it, then run this again', called;
         end if;
+        if not has_database_privilege(called, current_database(), 'connect') then
+            begin
+                execute format('grant connect on database %I to %I', current_database(), called);
+            exception when insufficient_privilege then null;
+            end;
+            if not has_database_privilege(called, current_database(), 'connect') then
+                raise exception 'the role % may not connect; let the owner of the database run: '
+                    'grant connect on database % to %; then run this again', called, current_database(), called;
+            end if;
+        end if;
         execute format('revoke all on exports, idempotency_keys, sessions, workers, haulage_facts, tenant_gates, '
             'run_pools from %I', called);
         execute format('grant usage on schema %I to %I', place, called);

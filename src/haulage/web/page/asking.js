@@ -2,6 +2,8 @@
 // was asked before is given up, so the server ends its statement, and its answer is never heard. A hidden tab asks nothing.
 
 const PAUSE_MILLISECONDS = 400; // After the last key before the server is asked.
+const AGAIN_MILLISECONDS = 5_000; // After no answer, as the list of exports is read again.
+const SLOW_MILLISECONDS = 10_000; // No answer for so long may be one that takes long: asked again, it would only take longer.
 
 /**
  * What the form asks for, as far as it changes rows. All names are of the dataset.
@@ -13,7 +15,7 @@ const PAUSE_MILLISECONDS = 400; // After the last key before the server is asked
  * @property {string[]} [pivot]
  */
 
-/** @typedef {(signal: AbortSignal) => Promise<void>} Question It says its answer itself, unless the signal is aborted. */
+/** @typedef {(signal: AbortSignal) => Promise<boolean | void>} Question It says its answer itself, unless the signal is aborted; true: there was none. */
 
 export class LastQuestion {
   /** @type {Question | null} The one that has no answer yet. */
@@ -66,12 +68,18 @@ export class LastQuestion {
     if (!question) return;
     const asked = new AbortController();
     this.#asked = asked;
+    const since = performance.now();
+    let unanswered = false;
     try {
-      await question(asked.signal);
+      unanswered = (await question(asked.signal)) === true && performance.now() - since < SLOW_MILLISECONDS;
     } catch (error) {
       if (!asked.signal.aborted) throw error;
     } finally {
-      if (this.#asked === asked) this.#asked = this.#question = null;
+      if (this.#asked === asked) {
+        this.#asked = null;
+        if (unanswered) this.#wait(AGAIN_MILLISECONDS);
+        else this.#question = null;
+      }
     }
   }
 }

@@ -17,6 +17,7 @@ const GAP = 8;
 const AXIS = 20;
 const LABEL_MAX = 180;
 const LABEL_SHARE = 0.38; // Of the width.
+const LEAST_SPAN = 1e-300; // Less cannot be divided into ticks.
 const TICK = 72; // Room for the words of one.
 
 /** The dimensions that are drawn: the first that goes down, and the first across or the second. @param {Wish} wish @returns {string[]} */
@@ -64,7 +65,7 @@ export class Chart {
   /** @param {PreviewOf} answer @param {Wish} wish @param {Dataset} dataset */
   show(answer, wish, dataset) {
     this.#shown = { answer, wish, dataset };
-    const keys = drawable(answer).map((index) => answer.columns[index]?.key ?? "");
+    const keys = drawable(answer, dataset.measures).map((index) => answer.columns[index]?.key ?? "");
     const options = keys.map((key) => el("option", { value: key }, measureOf(dataset, key)?.label ?? key));
     this.#measure.replaceChildren(...options);
     this.#measure.value = this.#wanted !== null && keys.includes(this.#wanted) ? this.#wanted : (keys[0] ?? "");
@@ -87,7 +88,7 @@ export class Chart {
   #draw() {
     if (!this.#shown) return;
     const { answer, wish, dataset } = this.#shown;
-    const column = answer.columns.findIndex(({ key }, index) => key === this.#measure.value && drawable(answer).includes(index));
+    const column = answer.columns.findIndex(({ key }, index) => key === this.#measure.value && drawable(answer, dataset.measures).includes(index));
     const empty = answer.rows.length === 0;
     const possible = column >= 0 && !empty;
     for (const part of [this.#title, this.#legend, this.#canvas]) part.hidden = !possible;
@@ -162,7 +163,7 @@ function pictureOf({ categories, series, stacked }, width, letters, description)
   const together = stacked || series.length === 1;
   const single = series.length === 1;
   const room = Math.min(LABEL_MAX, width * LABEL_SHARE, Math.max(...categories.map(letters.width)) + 1);
-  const values = single ? (series[0]?.bars ?? []).map(({ value, text }) => (value === null ? text : formatShort(value))) : [];
+  const values = single ? (series[0]?.bars ?? []).map(({ value, text }) => (value === null ? letters.fit(text, TICK) : formatShort(value))) : [];
   const ticks = ticksOf(...rangeOf(series, stacked), Math.max(2, Math.floor((width - room) / TICK) - 1));
   const halves = ticks.map((tick) => letters.width(formatShort(tick)) / 2); // Of the first and the last one, half stands outside.
   const from = Math.max(room + GAP, (halves[0] ?? 0) + 1);
@@ -209,7 +210,7 @@ function rangeOf(series, stacked) {
 
 /** Round numbers from below the least to above the most. @param {number} least @param {number} most @param {number} count */
 function ticksOf(least, most, count) {
-  const span = most - least || 1;
+  const span = most - least > LEAST_SPAN ? most - least : 1;
   const size = 10 ** Math.floor(Math.log10(span / count));
   const step = size * ([1, 2, 2.5, 3, 4, 5, 6, 8, 10].find((one) => span / (size * one) <= count) ?? 10);
   const [first, last] = [Math.floor(least / step), Math.ceil(most / step) || (least < 0 ? 0 : 1)];

@@ -4,19 +4,23 @@
 import { t } from "./language.js";
 import { isNumeric, textOf } from "./table.js";
 
-/** @import {PreviewOf} from "./contract.js" */
+/** @import {MeasureOf, PreviewOf} from "./contract.js" */
 
 const SERIES_MAX = 8; // That colours tell apart.
+const BAR_MAX = 1e300; // Beyond it, sums of bars would be no numbers of JavaScript.
+const ALWAYS_NUMBERS = ["count", "count_distinct", "sum", "avg"];
+const QUOTED = /^(NULL|“”)$|^\s|\s$/; // A text that would be taken for something else, or not be seen.
 
 /** @typedef {{value: number | null, text: string}} Bar Without a value nothing is drawn, and the text says why. */
 /** @typedef {{label: string, bars: Bar[], rest: boolean}} Series One bar a category. */
 /** @typedef {{categories: string[], series: Series[], stacked: boolean, hidden: number, cut: boolean}} Drawn */
 
-/** Of which measures bars can be drawn. @param {PreviewOf} answer @returns {number[]} Their columns. */
-export function drawable({ columns, rows, grouped }) {
+/** Of which measures bars can be drawn. @param {PreviewOf} answer @param {MeasureOf[]} measures @returns {number[]} Their columns. */
+export function drawable({ columns, rows, grouped }, measures) {
   const first = (grouped?.marks ?? 0) + (grouped?.dimensions ?? 0);
+  const sure = new Set(measures.filter((one) => ALWAYS_NUMBERS.includes(one.function)).map(({ name }) => name));
   return columns.flatMap((column, index) => {
-    const numbers = column.type === null && rows.some((row) => typeof row[index] === "number");
+    const numbers = column.type === null && (sure.has(column.key) || rows.some((row) => typeof row[index] === "number"));
     return index >= first && (isNumeric(column) || numbers) ? [index] : [];
   });
 }
@@ -35,8 +39,9 @@ export function drawnOf(answer, column, additive) {
   const cut = two && answer.more && whole.length > 0;
   const rows = cut ? whole : answer.rows;
   const [down, across] = two ? sides(rows, first, answer.more) : [first, -1];
-  const categories = valuesOf(answer, rows, down);
-  const keys = two ? valuesOf(answer, rows, across) : [undefined];
+  const inOwnOrder = (/** @type {number} */ column) => valuesOf(answer, rows, column, column === first);
+  const categories = inOwnOrder(down);
+  const keys = two ? inOwnOrder(across) : [undefined];
   const places = new Map(categories.map((key, index) => [asKey(key), index]));
   const series = keys.map((key) => {
     const bars = /** @type {Bar[]} */ (categories.map(() => ({ value: null, text: "" })));
@@ -82,19 +87,25 @@ function fewer(series, stacked) {
 function barOf(cell) {
   if (cell === null) return { value: null, text: "NULL" };
   const value = typeof cell === "number" ? cell : Number(cell);
-  return { value: Number.isFinite(value) ? value : null, text: textOf(cell) };
+  return { value: Math.abs(value) < BAR_MAX ? value : null, text: textOf(cell) };
 }
 
 /** @param {unknown} value */
-const labelOf = (value) => (value === null || value === undefined ? "NULL" : value === "" ? "“”" : textOf(value));
+function labelOf(value) {
+  if (value === null || value === undefined) return "NULL";
+  if (value === "") return "“”";
+  const text = textOf(value);
+  return typeof value === "string" && QUOTED.test(text) ? `"${text}"` : text;
+}
 
 /** @param {unknown} value */
 const asKey = (value) => JSON.stringify(value) ?? "";
 
-/** @param {PreviewOf} answer @param {unknown[][]} rows @param {number} column */
-function valuesOf({ columns }, rows, column) {
+/** @param {PreviewOf} answer @param {unknown[][]} rows @param {number} column @param {boolean} leads Rows are sorted by it already. */
+function valuesOf({ columns }, rows, column, leads) {
   const asNumbers = isNumeric(columns[column]); // Long ones come as text.
-  return distinct(rows.map((row) => row[column])).sort((one, other) => inOrder(one, other, asNumbers));
+  const values = distinct(rows.map((row) => row[column]));
+  return leads ? values : values.sort((one, other) => inOrder(one, other, asNumbers));
 }
 
 /** @param {unknown[]} values @returns {unknown[]} */

@@ -54,7 +54,7 @@ export class ExportForm {
     /** Whoever shows the form gives it a place. */
     this.preview = new Preview(api, `${this.#prefix}-preview`);
     this.#submit.append(icon("export"), say(el("span"), "form.submit"));
-    setAttribute(this.#submit, "aria-describedby", this.#count.node.id);
+    setAttribute(this.#submit, "aria-describedby", this.#count.text.id);
     const title = say(el("legend", { class: "group-title" }), "form.conditions");
     this.conditions = el("fieldset", { class: "group", hidden: true }, title, this.#conditions);
     this.node = el("form", { class: "export-form", novalidate: true, part: "form" });

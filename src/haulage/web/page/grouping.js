@@ -240,13 +240,15 @@ const keyOf = (level) => JSON.stringify(level.toSorted());
  * @param {string[][]} named
  */
 function levelsOf(names, named) {
-  const offered = new Set(named.map(keyOf));
-  names.forEach((_, index) => offered.add(keyOf(names.slice(0, index))));
-  const found = [];
-  for (let mask = 0; mask < 2 ** names.length - 1; mask += 1) {
-    const level = names.filter((_, index) => mask & (1 << index));
-    if (names.length <= EVERY_LEVEL_MAX || level.length <= 2 || offered.has(keyOf(level))) found.push(level);
+  const every = names.length <= EVERY_LEVEL_MAX ? 2 ** names.length - 1 : 0; // Of thirty dimensions there are a thousand million.
+  const levels = Array.from({ length: every }, (_, mask) => names.filter((_, index) => mask & (1 << index)));
+  if (!every) {
+    const pairs = names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other]));
+    const prefixes = names.map((_, length) => names.slice(0, length));
+    const ordered = named.map((level) => names.filter((name) => level.includes(name)));
+    levels.push(...prefixes, ...names.map((name) => [name]), ...pairs, ...ordered);
   }
+  const found = [...new Map(levels.map((level) => [keyOf(level), level])).values()];
   const places = (/** @type {string[]} */ level) => level.map((name) => String(names.indexOf(name)).padStart(2, "0")).join();
   return found.sort((one, other) => other.length - one.length || (places(one) < places(other) ? -1 : 1));
 }

@@ -118,9 +118,12 @@ export function formatNumber(value) {
   return numbers().format(value);
 }
 
-/** As it fits beside a bar: two digits behind the point, and long ones in short. @param {number} value */
+/** As it fits beside a bar: two digits behind the point, long ones in short, and what is tiny or huge by its power of ten. @param {number} value */
 export function formatShort(value) {
-  return numbers(Math.abs(value) < 1e6 ? { maximumFractionDigits: 2 } : { notation: "compact", maximumSignificantDigits: 4 }).format(value);
+  const size = Math.abs(value);
+  if (size >= 1e15 || (size > 0 && size < 1e-4)) return numbers({ notation: "scientific", maximumSignificantDigits: 4 }).format(value);
+  if (size >= 1e6) return numbers({ notation: "compact", maximumSignificantDigits: 4 }).format(value);
+  return numbers(size < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 2 }).format(value);
 }
 
 /** "a, b and c" in the reader's language. @param {string[]} items */

@@ -3,7 +3,7 @@
 
 import { NoAnswer, Problem } from "./api.js";
 import { LastQuestion, asQuery } from "./asking.js";
-import { Chart, chartWish } from "./chart.js";
+import { Chart, chartWish, dimensionsDrawn } from "./chart.js";
 import { arrange, el, put, say, setAttribute, show } from "./dom.js";
 import { formatCount, formatInstant, onLanguage, t, wordsFor } from "./language.js";
 import { resultTable } from "./table.js";
@@ -99,7 +99,10 @@ export class Preview {
     this.#asked = asked;
     this.#reading = true;
     this.#sayReading();
-    this.#question.ask((signal) => this.#ask(dataset, asked, query, drawn, signal));
+    this.#question.ask((signal) => {
+      this.#asked = asked;
+      return this.#ask(dataset, asked, query, drawn, signal);
+    });
   }
 
   /** @param {Dataset} dataset @param {{wish: Wish}} asked @param {URLSearchParams} query @param {boolean} drawn @param {AbortSignal} signal */
@@ -108,11 +111,14 @@ export class Preview {
       const answer = await this.#api.preview(dataset.name, query, signal);
       if (!signal.aborted) this.#show(answer, asked, dataset, drawn);
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) return false;
+      this.#asked = null; // What is touched next asks again.
       if (error instanceof Problem) this.#refused(error);
       else if (error instanceof NoAnswer) this.#say("preview.no_answer");
       else throw error;
+      return error instanceof NoAnswer;
     }
+    return false;
   }
 
   /** @param {PreviewOf} answer @param {{wish: Wish}} asked @param {Dataset} dataset @param {boolean} drawn */
@@ -120,7 +126,7 @@ export class Preview {
     this.#answered(() => {
       this.#message.hidden = true;
       const read = answer.snapshot_at && t("preview.read", { instant: formatInstant(answer.snapshot_at) });
-      put(this.#status, [rowsSaid(answer, drawn), read].filter(Boolean).join(" · "));
+      put(this.#status, [rowsSaid(answer, drawn ? dimensionsDrawn(asked.wish).length === asked.wish.group_by?.length : null), read].filter(Boolean).join(" · "));
       if (drawn) this.#chart.show(answer, asked.wish, dataset);
       const table = !drawn && answer.rows.length > 0 ? resultTable(answer, t("preview.title")) : null;
       arrange(this.#place, drawn ? [this.#chart.node] : table ? [table] : []);
@@ -167,10 +173,10 @@ export class Preview {
   }
 }
 
-/** @param {PreviewOf} answer @param {boolean} drawn */
-function rowsSaid({ rows, more, logical_count: groups }, drawn) {
+/** @param {PreviewOf} answer @param {boolean | null} whole Whether a chart draws the very groups that are exported; null where rows are shown. */
+function rowsSaid({ rows, more, logical_count: groups }, whole) {
   if (rows.length === 0) return t("preview.empty");
-  const said = drawn ? [] : [t(more ? "preview.first" : "preview.whole", { rows: formatCount(rows.length, "rows"), count: rows.length })];
-  if (groups !== null) said.push(t("preview.groups", { groups: formatCount(groups, "groups") }));
+  const said = whole === null ? [t(more ? "preview.first" : "preview.whole", { rows: formatCount(rows.length, "rows"), count: rows.length })] : [];
+  if (groups !== null && whole !== false) said.push(t("preview.groups", { groups: formatCount(groups, "groups") }));
   return said.join(" · ");
 }

@@ -68,7 +68,9 @@ export const ENGLISH = Object.freeze({
   "count.failed": "Not counted: {detail}",
   "count.visible": "{rows} to export",
   "count.output": "{rows} match in all",
-  "count.population": "{rows} in the whole dataset",
+  "count.population": "{rows} without conditions",
+  "count.no_population": "How many without conditions is not known",
+  "count.ask_population": "How many without conditions?",
   "count.measured": "Measured {instant}",
 
   "group.title": "Groups",
