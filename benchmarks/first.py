@@ -137,7 +137,7 @@ def sqlite_csv(setting: Setting) -> None:
         target.unlink()
         return seconds
 
-    against("sqlite_csv", setting.times, ours, peer, called=f"sqlite3 -csv, {setting.rows:,} rows", target=1 / 2.2)
+    against("sqlite_csv", setting.times, ours, peer, called=f"sqlite3 -csv, {setting.rows:,} rows", target=1.5)
 
 
 def peak_rss_mib(setting: Setting) -> None:

@@ -15,6 +15,8 @@ TAIL_BYTES = 64  # of a finished file, read back to see that it ends as its form
 # the types that have none in JSON, ``null``, and a control character behind each but the last of a row.
 BARE = ("integer", "decimal", "float", "boolean")
 CELL_END = "\x01"
+# Profiles of CSV lines whose stream may find, in the middle, that it cannot (``Unfit``), and how their lines end.
+IF_FIT = {"csv if fit": "\n", "csv with crlf if fit": "\r\n"}
 
 
 class Column(NamedTuple):

@@ -33,6 +33,8 @@ CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
 TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
 FACTS = ("no_snapshot", "total_changed", "parallel_not_used")  # notices that are true or not, and count nothing
 PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself
+# The same for what a source may begin, and find that it cannot: where a file can be begun anew.
+IF_FIT_PROFILES = {("csv", "exact"): "csv if fit", ("csv", "rfc4180"): "csv with crlf if fit"}
 
 
 class BuildOrder(NamedTuple):
@@ -167,6 +169,7 @@ class _File:
         self._reading = reading
         self._sink = sink
         self._report = report
+        self._is_first = True  # nothing was undone yet
         self.seen: Counter[str] = Counter()  # what the source had to change in a first reading
 
     def taking_text(self, encoder: Encoder) -> TakesText | None:
@@ -200,6 +203,7 @@ class _File:
         """Begin anew; nothing stands in the file, and nothing is said to."""
         if self._sink.rewinds:
             self._sink.rewind()
+        self._is_first = False
         self._report(Progress(Phase.COUNTING, None, None))
 
     def _look(self, looked: Generator[int, None, None], total: int | None) -> int:
@@ -227,14 +231,20 @@ class _File:
 
     def _values(self, encoder: Encoder) -> Generator[tuple[int, bytes], None, None]:
         """The rows as bytes, and how many more they are: as the source itself makes them, or else by our encoder."""
-        profile = PROFILES.get((self._order.format, self._order.options.get("dialect", "")))
-        stream = None if profile is None else self._snapshot.stream(self._reading, profile)
+        stream = self._made_by_source()
         if stream is not None:
             yield from chunks_of(stream)
             return
         with closing(self._batches()) as batches:
             for batch in batches:
                 yield len(batch), encoder.rows(batch)
+
+    def _made_by_source(self) -> Stream | None:
+        """What it makes by itself, and surely, or else what it may begin."""
+        which = self._order.format, self._order.options.get("dialect", "")
+        profiles = [PROFILES.get(which), IF_FIT_PROFILES.get(which) if self._is_first and self._sink.rewinds else None]
+        streams = (self._snapshot.stream(self._reading, profile) for profile in profiles if profile is not None)
+        return next(filter(None, streams), None)
 
     def _text(self, encoder: TakesText) -> Generator[tuple[int, bytes], None, None]:
         with closing(self._stream(encoder.profile)) as pieces:

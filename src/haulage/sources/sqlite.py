@@ -12,13 +12,13 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from haulage.core.binds import rewrite_identifiers, rewrite_names
+from haulage.core.binds import rewrite_identifiers
 from haulage.core.errors import BuildFailed
-from haulage.core.reading import Column, Reading, unique_names
+from haulage.core.reading import IF_FIT, Column, Reading, unique_names
 from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
 from haulage.sources.query import (
     WRAP,
@@ -33,6 +33,8 @@ from haulage.sources.query import (
     unknown_names,
     wrapped,
 )
+from haulage.sources.sqlite_binds import binds_of, in_backquotes, listed
+from haulage.sources.sqlite_outside import Made, Outside
 from haulage.sources.sqlite_sums import EXACT_NAME, EXACT_SUM, NUMBER_SUM, WIDE_SUM, teach_sums
 from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, told
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from haulage.core.grouping import Question
     from haulage.core.ports import Batches
     from haulage.sources.advice import Advice
+    from haulage.sources.sqlite_beside import BesideStream
 
 BATCH_ROWS = 256  # smaller ones stay in the cache of the processor: 1,000 took a third longer
 BATCH_BYTES = 1024 * 1024  # what one batch should hold
@@ -60,7 +63,8 @@ class SqliteSource:
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         """Remember where it is; nothing is opened."""
-        escaped = os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # noqa: PTH100 - pathlib takes 6 ms to load
+        self._path = os.path.abspath(path)  # noqa: PTH100 - pathlib takes 6 ms to load
+        escaped = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self._uri = f"file://{escaped}?mode=ro"
         self._busy_seconds = busy_seconds
         self._open: list[sqlite3.Connection] = []
@@ -68,22 +72,25 @@ class SqliteSource:
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
         """Open one read transaction; see ``core.ports.Source``."""
-        with told():
-            connection = sqlite3.connect(
-                self._uri, uri=True, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-            )
-        self._open.append(connection)
-        try:
+        with ExitStack() as closed:
+            with told():
+                outside = Outside(closed.enter_context(closing(self._connect())), self._path, self._uri)
+                connection = closed.enter_context(closing(self._connect()))
+            closed.callback(outside.end_readers)
+            self._open.append(connection)
+            closed.callback(self._open.remove, connection)
             with told():
                 connection.execute("PRAGMA query_only = ON")
                 connection.execute("BEGIN")
                 # The snapshot is that of the first read, not of BEGIN: all that was committed by now is in it.
                 at = time.time_ns() // 1_000_000
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            yield SqliteSnapshot(connection, at)
-        finally:
-            self._open.remove(connection)
-            connection.close()
+            yield SqliteSnapshot(connection, at, outside)
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._uri, uri=True, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
 
     def cancel(self) -> None:
         """Interrupt the statements that run now; see ``core.ports.Source``."""
@@ -102,9 +109,10 @@ class SqliteSnapshot:
     session = None
     has_sets = False
 
-    def __init__(self, connection: sqlite3.Connection, at: int) -> None:
-        """Take a connection in a read transaction."""
+    def __init__(self, connection: sqlite3.Connection, at: int, outside: Outside | None = None) -> None:
+        """Take a connection in a read transaction, and what stands outside of it."""
         self._connection = connection
+        self._outside = outside
         self.at: int | None = at
         self._replaced: Counter[str] = Counter()
         self._carefully = False  # fetch row by row: cells are large, or rows cannot be asked for a second time
@@ -123,9 +131,9 @@ class SqliteSnapshot:
     def _names(self, reading: Reading) -> list[Name]:
         """Every column of the query; LIMIT 0 keeps it from running."""
         self._teach(reading)
-        sql = f"select * from (\n{_listed(bare(reading), reading)}\n) limit 0"
+        sql = f"select * from (\n{listed(bare(reading), reading)}\n) limit 0"
         with told(reading.binds):
-            cursor = self._connection.execute(sql, _binds(reading))
+            cursor = self._connection.execute(sql, binds_of(reading))
             inside = [str(entry[0]) for entry in cursor.description or ()]
             cursor.close()
         own = _own_names(inside, reading.sql)
@@ -135,7 +143,7 @@ class SqliteSnapshot:
         self._teach(reading)
         self._refuse_text_in_double_quotes(reading)
         names = self._names(reading) if reading.blanked else ()
-        return wrapped(reading, what, bound or (lambda sql: _listed(sql, reading)), names)
+        return wrapped(reading, what, bound or (lambda sql: listed(sql, reading)), names)
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.ports.Snapshot``."""
@@ -171,10 +179,10 @@ class SqliteSnapshot:
         if '"' not in "".join((reading.sql, reading.visible or "", *reading.blanked.values())):
             return
         names = self._names(reading) if reading.blanked else ()
-        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: _listed(sql, reading), names), _in_backquotes)
+        sql = rewrite_identifiers(wrapped(reading, "*", lambda sql: listed(sql, reading), names), in_backquotes)
         try:
             with told(reading.binds):
-                self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
+                self._connection.execute("EXPLAIN " + sql, binds_of(reading)).close()
         except BuildFailed as failed:
             if "no such column" in (failed.cause or ""):  # what else is wrong is told of the statement itself
                 raise BuildFailed("source_failed", cause=f"{failed.cause}; write text in single quotes") from failed
@@ -193,7 +201,7 @@ class SqliteSnapshot:
             names = self._names(reading)
             sql = self._wrapped(reading, "*") + order_by(reading, names)
             with told(reading.binds):
-                self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
+                self._connection.execute("EXPLAIN " + sql, binds_of(reading)).close()
             chosen(reading, names)
         except BuildFailed as failed:
             return [*found, f"the query fails: {failed.cause or failed.detail}"]
@@ -207,7 +215,7 @@ class SqliteSnapshot:
         names = self._names(reading)
         sql = self._wrapped(reading, "*") + order_by(reading, names)
         with told(reading.binds):
-            return advised(reading, names, SqliteFacts(self._connection, sql, _binds(reading)), quoted)
+            return advised(reading, names, SqliteFacts(self._connection, sql, binds_of(reading)), quoted)
 
     # -- counting and reading --------------------------------------------------------------------
 
@@ -220,11 +228,14 @@ class SqliteSnapshot:
     ) -> int | None:
         """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
         sql = self._wrapped(reading, "count(*)")
+        meanwhile = self._meanwhile(reading, given_up)
         try:
-            with Watch(self._connection, sort_bytes, seconds, given_up), told(reading.binds):
-                row = self._connection.execute(sql, _binds(reading)).fetchone()
+            with Watch(self._connection, sort_bytes, seconds, meanwhile), told(reading.binds):
+                row = self._connection.execute(sql, binds_of(reading)).fetchone()
         except Interrupted:
             return None
+        if self._outside is not None:
+            self._outside.total, self._outside.sort_bytes = int(row[0]), sort_bytes
         return int(row[0])
 
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
@@ -268,8 +279,39 @@ class SqliteSnapshot:
         finally:  # What is read next in this snapshot may have large cells where this had none.
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, any_length)
 
-    def stream(self, _reading: Reading, _profile: str) -> None:
-        """None: SQLite makes no files."""
+    def stream(self, reading: Reading, profile: str) -> BesideStream | None:
+        """The rows as lines by other processes (``sqlite_beside.py``), if the file can be begun anew."""
+        if profile not in IF_FIT or self._outside is None:
+            return None
+        made = self._made(reading, IF_FIT[profile])
+        stream = None if made is None else self._outside.stream(self._connection, made)
+        if stream is None:
+            self._outside.end_readers()
+        return stream
+
+    def _made(self, reading: Reading, line_end: str) -> Made | None:
+        """The statement of the rows for another reader; None where our encoder would change what it gives."""
+        names = self._names(reading)
+        shown = chosen(reading, names)
+        if reading.limit is not None or any(reading.declared.get(name.key, "")[1:] == ("decimal",) for name in shown):
+            return None
+        columns = [quoted(name.inside) for name in shown]
+        ordered = order_by(reading, names)
+
+        def sql(more: str) -> str:
+            return self._wrapped(reading, ", ".join(columns) + more) + ordered
+
+        return Made(sql, columns, binds_of(reading), line_end)
+
+    def _meanwhile(self, reading: Reading, given_up: Callable[[], bool] | None) -> Callable[[], bool] | None:
+        """What is asked while rows are counted."""
+        if self._outside is None or not reading.as_text:
+            return given_up
+        try:
+            made = self._made(reading, "")
+            return given_up if made is None else self._outside.meanwhile(self._connection, made, given_up)
+        except BuildFailed:  # the count says what it is
+            return given_up
 
     def _longest_view(self) -> int:
         """How long the SQL of the longest view is, and with it every constant in one."""
@@ -289,14 +331,14 @@ class SqliteSnapshot:
         self._connection.set_authorizer(note)
         try:
             with told(reading.binds):
-                self._connection.execute("EXPLAIN " + sql, _binds(reading)).close()
+                self._connection.execute("EXPLAIN " + sql, binds_of(reading)).close()
         finally:
             self._connection.set_authorizer(None)
         return called
 
     def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
         with told(reading.binds):
-            cursor = self._connection.execute(sql, _binds(reading))
+            cursor = self._connection.execute(sql, binds_of(reading))
             try:
                 for _ in islice(cursor, skip):
                     pass
@@ -356,51 +398,3 @@ def _row_by_row(cursor: sqlite3.Cursor) -> Batches:
 
 def _size(row: tuple[Any, ...]) -> int:
     return sum(len(cell) if type(cell) in SIZED else 8 for cell in row)
-
-
-# -- SQL -------------------------------------------------------------------------------------------
-
-
-def _in_backquotes(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _listed(sql: str, reading: Reading) -> str:
-    """Write a list parameter as one bind per value: ``in (:names)`` becomes ``in (:names_N0, :names_N1)``.
-
-    No parameter has a capital, so none can stand in the place of another's value.
-    """
-
-    def replace(name: str) -> str:
-        value = reading.binds.get(name)
-        if not isinstance(value, list | tuple):
-            return f":{name}"
-        return ", ".join(f":{name}_N{index}" for index in range(len(value))) or "null"
-
-    return rewrite_names(sql, replace)
-
-
-def _binds(reading: Reading) -> dict[str, Any]:
-    binds: dict[str, Any] = {}
-    for name, value in reading.binds.items():
-        kind = reading.types.get(name)
-        if isinstance(value, list | tuple):
-            binds |= {f"{name}_N{index}": _adapted(item, kind) for index, item in enumerate(value)}
-        else:
-            binds[name] = _adapted(value, kind)
-    return binds
-
-
-def _adapted(value: Any, kind: str | None) -> Any:
-    """A bound value as SQLite compares it: numbers as numbers, instants in SQLite's own text form."""
-    if isinstance(value, str) and kind == "decimal":
-        from decimal import Decimal  # takes 2 ms to load
-
-        number = Decimal(value)
-        return int(number) if number == number.to_integral_value() and abs(number) < 2**63 else float(number)
-    if isinstance(value, str) and kind == "timestamp":
-        from datetime import UTC, datetime
-
-        moment = datetime.fromisoformat(value).astimezone(UTC)
-        return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{moment.microsecond:06d}" if moment.microsecond else "")
-    return int(value) if isinstance(value, bool) else value
