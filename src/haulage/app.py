@@ -15,8 +15,8 @@ from haulage.config import Settings, imported, load
 from haulage.core import events
 from haulage.core.catalogue import Catalogue
 from haulage.core.errors import ConfigInvalid, StoreUnavailable
-from haulage.core.ports import Source
 from haulage.core.requester import Requester
+from haulage.core.source import Source
 from haulage.declaring import Declares
 from haulage.exports.access import access_at_run
 from haulage.exports.expire import ExportSweep

@@ -23,7 +23,7 @@ from tests.conformance.model import machine_over
 from tests.conformance.test_mutants import SEARCH
 
 from haulage.flows import FLOWS
-from haulage.stores.directory import live
+from haulage.stores.directory import letter
 from haulage.stores.directory import runs as module
 from haulage.stores.directory.ended import Ended
 from haulage.stores.directory.folder import Folder
@@ -172,7 +172,7 @@ NAMED = {  # what the model cannot see, and the test that does
         test_transactions.test_a_watcher_hints_at_what_others_committed,
     ),
     "no checksum": (
-        live,
+        letter,
         "opened",
         read_without_a_look_at_the_checksum,
         told(test_directory_damage.test_the_reason_says_what_is_wrong),

@@ -20,8 +20,8 @@ from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Refused
 from haulage.core.grouping import Aggregate, Question, additive
 from haulage.core.parents import Parent, ParentRef
-from haulage.core.ports import Source
 from haulage.core.reading import Reading
+from haulage.core.source import Source
 from haulage.exports.parameters import resolve_parameters
 from haulage.exports.parents import reading_of as owners_reading
 from haulage.exports.plan import freeze, query_of

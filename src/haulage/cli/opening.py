@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from haulage.app import Haulage
     from haulage.config import Settings
     from haulage.core.catalogue import Catalogue
-    from haulage.core.ports import Source
+    from haulage.core.source import Source
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
+from haulage.exports.fits import offer_of, refuse_columns, refuse_difference, refuse_rows
 from haulage.exports.reading import is_of_cells, reading_of
 from haulage.exports.revision import revision_in
 from haulage.formats import FORMATS
@@ -23,8 +24,9 @@ from haulage.formats.compression import COMPRESSIONS
 from haulage.formats.format import About, LooksFirst, TakesText, Unfit
 
 if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits for it
-    from haulage.core.ports import Batches, Sink, Snapshot, Source, Stream
+    from haulage.core.ports import Sink
     from haulage.core.reading import Measured, Reading
+    from haulage.core.source import Batches, Snapshot, Source, Stream
     from haulage.exports.grouped import GroupedSnapshot
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
@@ -110,10 +112,10 @@ def build(
         report = groups.reporting(report) if groups else report
         FORMATS[order.format].load()
         total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
-        _refuse_rows(order, total or 0)
+        refuse_rows(order, total or 0)
         columns = snapshot.columns(reading)
-        _refuse_columns(order, len(columns))
-        about = About(snapshot.at, _offer(order), total)
+        refuse_columns(order, len(columns))
+        about = About(snapshot.at, offer_of(order), total)
         file = _File(order, source, snapshot, reading, sink, report)
         encoder = FORMATS[order.format].open(columns, order.options, about)
         try:
@@ -212,9 +214,9 @@ class _File:
         with closing(looked):
             for more in looked:
                 rows += more
-                _refuse_rows(self._order, rows)
+                refuse_rows(self._order, rows)
         if total is not None and rows != total and self._snapshot.at is not None:
-            _refuse_difference(total, f"{rows:,}")
+            refuse_difference(total, f"{rows:,}")
         return rows
 
     def _looked_values(self, encoder: LooksFirst) -> Generator[int, None, None]:
@@ -297,9 +299,9 @@ def _write(
     due = time.monotonic() + every
     for more, data in pieces:
         rows += more
-        _refuse_rows(order, rows)
+        refuse_rows(order, rows)
         if total is not None and rows > total:
-            total = _refuse_difference(total, f"more than {total:,}") if exact else None
+            total = refuse_difference(total, f"more than {total:,}") if exact else None
         writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
@@ -307,49 +309,10 @@ def _write(
             due = time.monotonic() + every
         del data
     if total is not None and rows != total:
-        total = _refuse_difference(total, f"{rows:,}") if exact else None
+        total = refuse_difference(total, f"{rows:,}") if exact else None
     writer.end()
     report(Progress(Phase.WRITING, rows, total))
     return rows, total
-
-
-def refuse_rows(rows: int, rows_max: int) -> None:
-    """Fail for more rows than are allowed."""
-    if rows > rows_max:
-        raise BuildFailed("rows_exceeded", f"The export has more than the {rows_max:,} rows allowed.")
-
-
-def _refuse_rows(order: BuildOrder, rows: int) -> None:
-    refuse_rows(rows, order.plan["limits"]["rows"])
-    format = FORMATS[order.format]
-    if format.rows_max is None or rows <= format.rows_max:
-        return
-    offer = _offer(order)
-    if format.rows_split is not None:
-        option, value = format.rows_split
-        if order.options.get(option) == value:
-            return
-        offer = f" Ask for it in parts with {option} = {value}." + offer.replace("Choose", "Or choose")
-    said = f"The export has more than the {format.rows_max:,} rows that a sheet of {format.label} holds."
-    raise BuildFailed("format_rows_exceeded", said + offer)
-
-
-def _refuse_columns(order: BuildOrder, columns: int) -> None:
-    format = FORMATS[order.format]
-    if format.columns_max is not None and columns > format.columns_max:
-        said = f"The export has {columns:,} columns; a file of {format.label} holds {format.columns_max:,}."
-        raise BuildFailed("format_columns_exceeded", said + _offer(order))
-
-
-def _offer(order: BuildOrder) -> str:
-    """A sentence that names the dataset's other formats, which have no limits like these."""
-    others = [name for name in order.plan.get("formats", ()) if name != order.format]
-    return f" Choose another format: {', '.join(others)}." if others else ""
-
-
-def _refuse_difference(total: int, rows: str) -> NoReturn:
-    """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
-    raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
 
 
 def _notices(counted: Mapping[str, int], notices: Notices, plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

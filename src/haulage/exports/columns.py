@@ -9,8 +9,8 @@ from haulage.core.catalogue import Column, Dataset
 from haulage.core.clock import now_ms
 from haulage.core.errors import BuildFailed, Fault, Refused
 from haulage.core.parents import ParentRef
-from haulage.core.ports import Source
 from haulage.core.requester import Requester
+from haulage.core.source import Source
 from haulage.exports.parameters import defaults_of
 from haulage.exports.plan import Wish, freeze, query_of
 from haulage.exports.reading import reading_of

@@ -11,9 +11,9 @@ from haulage.core.errors import BuildFailed, Refused
 from haulage.core.grouping import Grouped, Question
 from haulage.core.parents import BIND, ParentRef
 from haulage.core.patience import Overdue, within
-from haulage.core.ports import Snapshot, Source
 from haulage.core.reading import Reading
 from haulage.core.requester import Requester
+from haulage.core.source import Snapshot, Source
 from haulage.exports.columns import as_refusal
 from haulage.exports.parameters import Resolved
 from haulage.exports.reading import reading_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
-from haulage.exports.build import BuildOrder, Built, refuse_rows
+from haulage.exports.build import BuildOrder, Built
+from haulage.exports.fits import refuse_over
 from haulage.exports.report import read_report
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def deliver(order: BuildOrder, maker: Maker, sink: Sink, report: Callable[[Progr
     report(Progress(Phase.WRITING, None, None))
     with maker.made() as made:
         told = read_report(made.report)
-        refuse_rows(told.rows or 0, order.plan["limits"]["rows"])
+        refuse_over(told.rows or 0, order.plan["limits"]["rows"])
         report(Progress(Phase.PUBLISHING, told.rows, None))
         tail = b""
         for chunk in made.chunks():

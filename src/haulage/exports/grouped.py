@@ -21,8 +21,8 @@ from haulage.exports.rollup import Rolled, roll_up
 from haulage.exports.tables import KIND, LEVEL, column_named, tabled
 
 if TYPE_CHECKING:
-    from haulage.core.ports import Batches, Snapshot
     from haulage.core.reading import Reading
+    from haulage.core.source import Batches, Snapshot
     from haulage.exports.tables import Table
 
 Rows = Sequence[tuple[Any, ...]]
@@ -34,7 +34,7 @@ TIME = re.compile(r"(date|timestamp\w*)\b").match  # types, as PostgreSQL and Du
 
 
 class GroupedSnapshot:
-    """The groups of a snapshot; implements ``core.ports.Snapshot``.
+    """The groups of a snapshot; implements ``core.source.Snapshot``.
 
     Everything is read of the source when it is counted; from then on the source is not asked again.
     """

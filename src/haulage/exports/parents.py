@@ -16,9 +16,9 @@ from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.errors import BuildFailed, Fault, HaulageError, Refused
 from haulage.core.parents import BIND, OWNERS_MAX, Parent, ParentRef, read_id
 from haulage.core.patience import Overdue, within
-from haulage.core.ports import Source
 from haulage.core.reading import Reading
 from haulage.core.requester import OPERATOR, Requester
+from haulage.core.source import Source
 from haulage.exports.life import ExportRun
 
 PLACE = "/parent"  # where it stands in a request

@@ -18,8 +18,8 @@ from haulage.core.catalogue import Catalogue, Dataset
 from haulage.core.clock import now_ms, rfc3339
 from haulage.core.errors import BuildFailed, HaulageError, Refused
 from haulage.core.patience import Overdue, within
-from haulage.core.ports import Source
 from haulage.core.requester import Requester
+from haulage.core.source import Source
 from haulage.exports.life import ExportRun
 from haulage.exports.plan import asking_binds, policy_of, session_of
 from haulage.exports.revision import revision_in, revision_of

@@ -13,8 +13,8 @@ from typing import Any
 
 from haulage.core.errors import BuildFailed, Refused
 from haulage.core.limits import BuildLimits
-from haulage.core.ports import Snapshot, Source
 from haulage.core.reading import Column
+from haulage.core.source import Snapshot, Source
 from haulage.exports.columns import as_refusal
 from haulage.exports.counts import RETRY_SECONDS
 from haulage.exports.grouped import GroupedSnapshot

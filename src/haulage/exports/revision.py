@@ -15,7 +15,7 @@ from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
 
 if TYPE_CHECKING:
-    from haulage.core.ports import Snapshot
+    from haulage.core.source import Snapshot
 
 
 def revision_of(question: str, answer: str | None) -> str:

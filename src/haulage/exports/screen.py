@@ -12,8 +12,8 @@ from haulage.core.catalogue import Catalogue, Column, Dataset
 from haulage.core.errors import Fault, Refused
 from haulage.core.limits import DoorLimits, ExportLimits
 from haulage.core.parents import ParentRef
-from haulage.core.ports import Source
 from haulage.core.requester import COUNTS_ALL, Requester
+from haulage.core.source import Source
 from haulage.exports.access import access_dataset
 from haulage.exports.columns import Columns
 from haulage.exports.counts import Counts, counts_of_host, counts_of_source

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # only a type: a child starts for every run, and a user waits for it
-    from haulage.core.ports import Source
+    from haulage.core.source import Source
 
 SOURCES = {
     "sqlite": "haulage.sources.sqlite",

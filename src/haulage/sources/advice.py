@@ -18,7 +18,7 @@ from haulage.sources.indexes import Facts, Field, Index, Table, Term
 from haulage.sources.query import WRAP, Name, bare, order_term
 
 if TYPE_CHECKING:
-    from haulage.core.ports import Source
+    from haulage.core.source import Source
 
 NO_INDEXES = (
     "no index is advised: DuckDB keeps the least and the greatest value of each part of a column (zone maps),"

@@ -37,7 +37,7 @@ from haulage.sources.query import (
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches
+    from haulage.core.source import Batches
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
@@ -50,7 +50,7 @@ def open_source(url: str, busy_seconds: float = 5, *, seconds: float | None = No
 
 
 class DuckdbSource:
-    """One file of DuckDB; implements ``core.ports.Source``."""
+    """One file of DuckDB; implements ``core.source.Source``."""
 
     def __init__(self, url: str, busy_seconds: float, seconds: float) -> None:
         """Remember where it is; nothing is opened."""
@@ -62,7 +62,7 @@ class DuckdbSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[DuckdbSnapshot]:
-        """Open one read transaction; see ``core.ports.Source``."""
+        """Open one read transaction; see ``core.source.Source``."""
         if unknown := [name for name in self._settings if name not in SETTINGS]:
             why = f"{unknown[0]!r} in its URL is none of {', '.join(SETTINGS)}"
             raise BuildFailed("source_unavailable", cause=why)
@@ -75,7 +75,7 @@ class DuckdbSource:
                 self._open.remove(session)
 
     def cancel(self) -> None:
-        """Interrupt the statements that run now; see ``core.ports.Source``."""
+        """Interrupt the statements that run now; see ``core.source.Source``."""
         for session in self._open.copy():
             session.interrupt()
 
@@ -85,7 +85,7 @@ class DuckdbSource:
 
 
 class DuckdbSnapshot:
-    """One read transaction; implements ``core.ports.Snapshot``."""
+    """One read transaction; implements ``core.source.Snapshot``."""
 
     session = None
     has_sets = False  # it takes 2 MiB for each set, and has 64
@@ -130,7 +130,7 @@ class DuckdbSnapshot:
         return wrapped(reading, what, bound or self._bound(reading), names, f"{WRAP} ({listed})")
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
-        """The groups of a reading; see ``core.ports.Snapshot``."""
+        """The groups of a reading; see ``core.source.Snapshot``."""
         kinds = self._kinds(reading)
 
         def key(name: Name) -> Value:

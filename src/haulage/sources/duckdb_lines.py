@@ -49,7 +49,7 @@ def line_of(fields: Sequence[str]) -> str:
 
 
 class LineStream:
-    """The lines of one query; implements ``core.ports.Stream``."""
+    """The lines of one query; implements ``core.source.Stream``."""
 
     def __init__(self, session: Session, sql: str, binds: Mapping[str, Any], replaced: Counter[str]) -> None:
         """Remember what to ask; ``replaced`` counts what no text of a file can hold."""

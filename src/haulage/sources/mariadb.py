@@ -37,7 +37,7 @@ from haulage.sources.query import (
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches, Stream
+    from haulage.core.source import Batches, Stream
     from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
@@ -78,7 +78,7 @@ def open_source(url: str, busy_seconds: float = 5, *, seconds: float | None = No
 
 
 class MariadbSource:
-    """One database; implements ``core.ports.Source``."""
+    """One database; implements ``core.source.Source``."""
 
     def __init__(self, url: str, busy_seconds: float, seconds: float) -> None:
         """Remember where it is; nothing is connected."""
@@ -89,7 +89,7 @@ class MariadbSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[MariadbSnapshot]:
-        """Open one read transaction; see ``core.ports.Source``."""
+        """Open one read transaction; see ``core.source.Source``."""
         driver()
         with closing(connect(self._url)) as connection:
             session = Session(self._url, connection, self._busy_seconds, self._seconds)
@@ -104,7 +104,7 @@ class MariadbSource:
         return checked(self, reading)
 
     def cancel(self) -> None:
-        """Kill the statements that run now; see ``core.ports.Source``."""
+        """Kill the statements that run now; see ``core.source.Source``."""
         for session in self._open.copy():
             session.kill()
 
@@ -168,7 +168,7 @@ WHOLE = Kind(8, 20, 0, is_binary=True)  # a whole number
 
 
 class MariadbSnapshot:
-    """One read transaction; implements ``core.ports.Snapshot``."""
+    """One read transaction; implements ``core.source.Snapshot``."""
 
     has_sets = False
 
@@ -224,7 +224,7 @@ class MariadbSnapshot:
         return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
-        """The groups of a reading; see ``core.ports.Snapshot``. Text is of one group with the same bytes only."""
+        """The groups of a reading; see ``core.source.Snapshot``. Text is of one group with the same bytes only."""
         kinds = self._kinds(reading)
         texts = [name for name, kind in kinds.items() if kind.is_text and not kind.is_binary]
         as_utf8 = self._in_utf8(reading, texts)

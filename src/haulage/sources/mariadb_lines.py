@@ -54,7 +54,7 @@ def line_of(fields: Sequence[str], *, short: bool) -> str:
 
 
 class LineStream:
-    """The lines of one query; implements ``core.ports.Stream``."""
+    """The lines of one query; implements ``core.source.Stream``."""
 
     def __init__(
         self,

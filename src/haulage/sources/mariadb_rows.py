@@ -59,7 +59,7 @@ def row_of(fields: Sequence[str]) -> str:
 
 
 class RowStream:
-    """The rows of one query; implements ``core.ports.Stream``."""
+    """The rows of one query; implements ``core.source.Stream``."""
 
     def __init__(
         self, session: Session, sql: str, binds: Mapping[str, Any], fields: int, replaced: Counter[str]

@@ -25,8 +25,8 @@ from haulage.sources.query import Name, chosen, columns_of, without_bound
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches
     from haulage.core.requester import Requester
+    from haulage.core.source import Batches
 
 BATCH_ROWS = 256  # as the sources of SQL have them
 BATCH_BYTES = 1024 * 1024
@@ -58,7 +58,7 @@ def rehearse() -> None:
 
 
 class PagesSource:
-    """Implements ``core.ports.Source``."""
+    """Implements ``core.source.Source``."""
 
     def __init__(self, requester: Requester, pages: Mapping[str, Any]) -> None:
         """Remember what is to be called; nothing is imported yet."""
@@ -84,7 +84,7 @@ class PagesSource:
 
 
 class PagesSnapshot:
-    """One reading of a list; implements ``core.ports.Snapshot``."""
+    """One reading of a list; implements ``core.source.Snapshot``."""
 
     session: str | None = None
 

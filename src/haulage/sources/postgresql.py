@@ -42,7 +42,7 @@ from haulage.sources.query import (
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches
+    from haulage.core.source import Batches
     from haulage.sources.advice import Advice
 
 __all__ = ["end_session", "open_source"]
@@ -56,7 +56,7 @@ def open_source(
 
 
 class PostgresqlSource:
-    """One PostgreSQL database; implements ``core.ports.Source``."""
+    """One PostgreSQL database; implements ``core.source.Source``."""
 
     def __init__(self, url: str, busy_seconds: float, seconds: float, name: str, connections: int) -> None:
         """Remember where it is; nothing is connected. Rows are read over so many connections, where that can be."""
@@ -69,7 +69,7 @@ class PostgresqlSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresqlSnapshot]:
-        """Open one read transaction, and others that see the same; see ``core.ports.Source``."""
+        """Open one read transaction, and others that see the same; see ``core.source.Source``."""
         driver()
         with ExitStack() as entered:
             sessions = [self._enter(entered, shares=self._connections > 1)]
@@ -94,13 +94,13 @@ class PostgresqlSource:
         return checked(self, reading)
 
     def cancel(self) -> None:
-        """Cancel the statements that run now; see ``core.ports.Source``."""
+        """Cancel the statements that run now; see ``core.source.Source``."""
         for session in self._open.copy():
             session.cancel()
 
 
 class PostgresqlSnapshot:
-    """One read transaction; implements ``core.ports.Snapshot``."""
+    """One read transaction; implements ``core.source.Snapshot``."""
 
     has_sets = True
 
@@ -161,7 +161,7 @@ class PostgresqlSnapshot:
         return wrapped(reading, what, bound or self._bound(reading), list(kinds), wrap)
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
-        """The groups of a reading; see ``core.ports.Snapshot``. Sums of whole numbers and decimals are numeric."""
+        """The groups of a reading; see ``core.source.Snapshot``. Sums of whole numbers and decimals are numeric."""
         kinds = self._kinds(reading)
 
         def value(name: Name) -> tuple[Kind, str, str | None]:
@@ -279,7 +279,7 @@ class PostgresqlSnapshot:
 
 
 class CopyStream:
-    """CSV as the server makes it; implements ``core.ports.Stream``."""
+    """CSV as the server makes it; implements ``core.source.Stream``."""
 
     def __init__(self, copied: Callable[[], Generator[tuple[int, bytes], None, int]]) -> None:
         """Remember what copies."""

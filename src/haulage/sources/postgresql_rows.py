@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from haulage.sources.query import mended
 
 if TYPE_CHECKING:
-    from haulage.core.ports import Batches
+    from haulage.core.source import Batches
 
 _TYPES = {  # by oid; any other is text, or a document by its category
     16: "boolean",

@@ -40,7 +40,7 @@ from haulage.sources.sqlite_watch import Interrupted, NotText, TooLarge, Watch, 
 
 if TYPE_CHECKING:
     from haulage.core.grouping import Question
-    from haulage.core.ports import Batches
+    from haulage.core.source import Batches
     from haulage.sources.advice import Advice
     from haulage.sources.sqlite_beside import BesideStream
 
@@ -59,7 +59,7 @@ def open_source(url: str, busy_seconds: float = 5, **_of_servers: Any) -> Sqlite
 
 
 class SqliteSource:
-    """One SQLite database; implements ``core.ports.Source``."""
+    """One SQLite database; implements ``core.source.Source``."""
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         """Remember where it is; nothing is opened."""
@@ -71,7 +71,7 @@ class SqliteSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
-        """Open one read transaction; see ``core.ports.Source``."""
+        """Open one read transaction; see ``core.source.Source``."""
         with ExitStack() as closed:
             with told():
                 outside = Outside(closed.enter_context(closing(self._connect())), self._path, self._uri)
@@ -93,7 +93,7 @@ class SqliteSource:
         )
 
     def cancel(self) -> None:
-        """Interrupt the statements that run now; see ``core.ports.Source``."""
+        """Interrupt the statements that run now; see ``core.source.Source``."""
         for connection in self._open.copy():
             with suppress(sqlite3.Error):  # closed meanwhile
                 connection.interrupt()
@@ -104,7 +104,7 @@ class SqliteSource:
 
 
 class SqliteSnapshot:
-    """One read transaction; implements ``core.ports.Snapshot``."""
+    """One read transaction; implements ``core.source.Snapshot``."""
 
     session = None
     has_sets = False
@@ -146,7 +146,7 @@ class SqliteSnapshot:
         return wrapped(reading, what, bound or (lambda sql: listed(sql, reading)), names)
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
-        """The groups of a reading; see ``core.ports.Snapshot``."""
+        """The groups of a reading; see ``core.source.Snapshot``."""
         collated = " collate binary" if self._has_collations(reading) else ""
 
         def key(name: Name) -> Value:

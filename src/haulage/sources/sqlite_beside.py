@@ -90,7 +90,7 @@ def _is_installed() -> bool:
 
 
 class BesideStream:
-    """The lines of all readers, one after the other; implements ``core.ports.Stream``."""
+    """The lines of all readers, one after the other; implements ``core.source.Stream``."""
 
     def __init__(self, outside: Outside, plan: Plan, total: int, readers: int) -> None:
         """Remember what to read."""

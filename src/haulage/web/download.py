@@ -33,8 +33,8 @@ from starlette.types import Receive, Scope, Send
 
 from haulage.core import events
 from haulage.core.errors import ArtifactsUnavailable, Refused, StoreUnavailable
+from haulage.exports.files import FILES_RETRY_SECONDS
 from haulage.exports.life import ExportRun
-from haulage.exports.request import FILES_RETRY_SECONDS
 from haulage.web.access import Asking, identify, standing_of
 from haulage.web.places import DownloadPlaces
 from haulage.web.ranges import Piece

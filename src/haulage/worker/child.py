@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from haulage.core.ports import Sink, Source
+    from haulage.core.ports import Sink
     from haulage.core.progress import Progress
+    from haulage.core.source import Source
     from haulage.exports.build import BuildOrder, Built
 
 MIB = 1024 * 1024
