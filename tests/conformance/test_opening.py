@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from tests.promises import NotPromised
 from tests.servers.openers import OWNER
 
 from haulage.core.errors import SchemaMismatch, StoreUnavailable
+from haulage.stores.dialect import BUSY_TIMEOUT_MS
 from haulage.stores.open import Schema, dialect_of, open_store
 from haulage.stores.tables import MIN_WORKER, SCHEMA_VERSION
 
@@ -89,6 +91,21 @@ def test_six_processes_may_open_the_same_new_store_at_once(case, tmp_path):
     url = case.opener.new(tmp_path)
 
     assert [SCHEMA_VERSION] * 6 == together(case, open_once_more, *[url] * 6)
+
+
+def test_a_new_store_waits_for_who_makes_it_longer_than_for_any_other_writer(tmp_path):
+    path = tmp_path / "haulage.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as direct:
+        direct.execute("pragma journal_mode = wal")
+        direct.execute("begin immediate")
+        released = threading.Timer(2 * BUSY_TIMEOUT_MS / 1000, direct.execute, ["rollback"])
+        released.start()
+
+        with closing(open_store(f"sqlite:///{path}")) as store:
+            assert SCHEMA_VERSION == store.schema().version
+            with store._database.write() as connection:
+                assert BUSY_TIMEOUT_MS == connection.exec_driver_sql("pragma busy_timeout").scalar_one()
+        released.join()
 
 
 def test_a_file_that_is_no_database_is_told(tmp_path):

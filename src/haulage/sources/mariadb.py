@@ -266,8 +266,7 @@ class MariadbSnapshot:
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""
         try:
-            sql, _ = self._selected(reading)
-            self._session.run(f"explain {sql}", reading.binds)
+            self._session.run(f"explain {self._selected(reading)[0]}", reading.binds)
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))
@@ -291,9 +290,8 @@ class MariadbSnapshot:
         given_up: Callable[[], bool] | None = None,
     ) -> int | None:
         """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
-        sql = self._wrapped(reading, "count(*)")
         try:
-            ((count,),) = self._session.run(sql, reading.binds, seconds, given_up)
+            ((count,),) = self._session.run(self._wrapped(reading, "count(*)"), reading.binds, seconds, given_up)
         except Interrupted:
             return None
         self._counted = int(count)

@@ -192,8 +192,19 @@ class Sqlite:
             raise StoreUnavailable(f"{self.path}: {problem.strerror}") from problem
 
     def migrator(self, writer: Engine) -> Engine:
-        """The one that writes anyway."""
-        return writer
+        """One that waits for another migration, as six processes that open a new store do; others wait below the beat."""
+        engine = create_engine(writer.url, pool=writer.pool, hide_parameters=True)
+
+        def begun(connection: Connection) -> None:
+            driver = driver_of(connection.connection)
+            driver.cursor().execute(f"PRAGMA busy_timeout = {dialect.MIGRATION_WAIT_SECONDS * 1000}")
+            try:
+                self.begin(driver)
+            finally:
+                driver.cursor().execute(f"PRAGMA busy_timeout = {dialect.BUSY_TIMEOUT_MS}")
+
+        event.listen(engine, "begin", begun)
+        return engine
 
     def guard_migration(self, connection: Connection) -> None:
         """Nothing: whoever writes is alone."""
