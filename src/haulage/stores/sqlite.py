@@ -192,7 +192,7 @@ class Sqlite:
             raise StoreUnavailable(f"{self.path}: {problem.strerror}") from problem
 
     def migrator(self, writer: Engine) -> Engine:
-        """One that waits for another migration, as six processes that open a new store do; others wait below the beat."""
+        """One that waits for another migration: who makes a new store takes longer than any other writer."""
         engine = create_engine(writer.url, pool=writer.pool, hide_parameters=True)
 
         def begun(connection: Connection) -> None:
