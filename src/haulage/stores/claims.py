@@ -106,14 +106,6 @@ class Claims:
         given, clock = bindparam("now", type_=BigInteger), self._database.dialect.clock
         return given if clock is None else func.coalesce(given, clock)
 
-    def place(self, table: Any) -> ColumnElement[Any]:
-        """Where a row lies, for the statement that locked it: found by its id it would be looked for twice.
-
-        Nor does a join by it let the planner read every waiting run. A run that was changed after the statement began
-        is not found: that claim answers None, as where it is locked.
-        """
-        return literal_column(f"{table.name}.{self._database.dialect.row_place}").label("place")
-
     def claimed(self, now: ColumnElement[int]) -> dict[str, Any]:
         """What every claim writes, in SQL; bound are ``worker`` and ``lease_ms``."""
         c = self._table.c
@@ -265,7 +257,7 @@ class ClaimInOne(Claims):
         free_slot = self._queue.free_slot().label("free_slot")
         now, figures = self.now().label("now"), (pools.c.stored_bytes, pools.c.reserved_bytes)
         of_flow = pools.c.flow == literal_column(f"'{e.name}'", String)
-        picked = select(self.place(q), free_slot, now, *figures).where(of_flow)
+        picked = select(place_of(q), free_slot, now, *figures).where(of_flow)
         if only:
             picked = picked.where(q.c.id == bindparam("only"), q.c.tenant == value_of(gate.c.tenant))
         elif not waited:
@@ -281,7 +273,7 @@ class ClaimInOne(Claims):
         fits, admitted = self._admission.admitted(e, run, run.c.now)
         return (
             update(e)
-            .where(self.place(e) == run.c.place, *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
+            .where(place_of(e) == run.c.place, *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
             .values(slot=run.c.free_slot, **self.claimed(run.c.now), **admitted)
             .returning(*self._columns)
         )
@@ -356,3 +348,12 @@ def written(row: Any, terms: Terms, now: Instant) -> dict[str, Any]:
 def value_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """The one value of a CTE's column, found before the statement that uses it looks for anything."""
     return select(column).scalar_subquery()
+
+
+def place_of(table: Any) -> ColumnElement[Any]:
+    """Where a row of PostgreSQL lies, for the statement that locked it: by its id it would be looked for twice.
+
+    Nor can the planner choose to read every waiting run for a join by it. A run that was changed after the statement
+    began is not found: that look answers None, as where it is locked.
+    """
+    return literal_column(f"{table.name}.ctid").label("place")

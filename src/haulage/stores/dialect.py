@@ -76,7 +76,6 @@ class Dialect(Protocol):
     capabilities: Capabilities
     driver_errors: tuple[type[BaseException], ...]  # of the driver itself, beside SQLAlchemy's
     clock: ColumnElement[int] | None  # milliseconds; None where the host's clock is the store's
-    row_place: str  # the column of where a row lies; empty where no UPDATE answers rows
     in_turn: bool  # writers of one process take turns, on a connection of their own
     in_one: bool  # a sweep changes all it found in one transaction
     lists_held_apart: bool  # the indexes of lists leave out what a worker holds (lists.py)

@@ -41,7 +41,6 @@ class MariaDB:
     clock: ColumnElement[int] | None = literal_column(
         "timestampdiff(microsecond, '1970-01-01', utc_timestamp(3)) div 1000", BigInteger
     )
-    row_place = ""
     in_turn = False
     in_one = False
     lists_held_apart = False

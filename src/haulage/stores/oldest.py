@@ -8,6 +8,7 @@ and at the latest a second later.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Select, String, Update, bindparam, literal_column, select, tuple_, update
 
 from haulage.core.ports import Terms
-from haulage.stores.claims import Claims, asked_of, not_too_old, written
+from haulage.stores.claims import Claims, asked_of, not_too_old, value_of, written
 from haulage.stores.dialect import Instant
 from haulage.stores.moves import guard_of
 from haulage.stores.queue import in_state, still_in
@@ -67,10 +68,10 @@ class ClaimOldest(Claims):
                 return None
             return self._by_id.first(driver, {"id": found.id})
 
-    def _picked(self, *, only: bool) -> Select[Any]:
+    def _picked(self, *, only: bool, columns: Sequence[str] | None = None) -> Select[Any]:
         q = self._table.alias("q")
-        whole = [q.c[column.name] for column in self._columns]
-        wanted = select(*([self.place(q), self.now().label("now")] if self._answers else whole)).where(not_too_old())
+        names = [column.name for column in self._columns] if columns is None else columns
+        wanted = select(*(q.c[name] for name in names)).where(not_too_old())
         if only:
             wanted = wanted.where(q.c.id == bindparam("only"), still_in(q, self._move.source))
         else:
@@ -80,12 +81,12 @@ class ClaimOldest(Claims):
         return wanted.limit(literal_column("1")).with_for_update(skip_locked=True, of=q if self._answers else None)
 
     def _claim_in_one(self, *, only: bool) -> Update:
-        run, e = self._picked(only=only).cte("picked"), self._table
-        fits, admitted = self._admission.admitted(e, None, run.c.now)
+        run, e, now = self._picked(only=only, columns=("id",)).cte("picked"), self._table, self.now()
+        fits, admitted = self._admission.admitted(e, None, now)
         return (
             update(e)
-            .where(self.place(e) == run.c.place, *guard_of(e, self._move), fits)
-            .values(**self.claimed(run.c.now), **admitted)
+            .where(e.c.id == value_of(run.c.id), *guard_of(e, self._move), fits)
+            .values(**self.claimed(now), **admitted)
             .returning(*self._columns)
         )
 

@@ -50,7 +50,6 @@ class PostgreSQL:
     clock: ColumnElement[int] | None = literal_column(
         "(date_part('epoch', statement_timestamp()) * 1000)::bigint", BigInteger
     )
-    row_place = "ctid"
     in_turn = False
     in_one = False
     lists_held_apart = True

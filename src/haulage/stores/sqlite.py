@@ -58,7 +58,6 @@ class Sqlite:
     capabilities = Capabilities(transactions=True, database_clock=False)
     driver_errors: tuple[type[BaseException], ...] = (sqlite3.Error,)
     clock: ColumnElement[int] | None = None
-    row_place = "rowid"
     in_turn = True
     in_one = True
     lists_held_apart = False
