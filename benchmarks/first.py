@@ -33,6 +33,7 @@ from haulage.core.ports import Terms
 from haulage.exports.build import BuildOrder
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.formats import FORMATS, resolve_options
+from haulage.sources import scheme_of
 from haulage.stores.open import open_store
 from haulage.worker.process import Child
 
@@ -73,7 +74,8 @@ def build_once(
 ) -> tuple[float, float, Path]:
     """One whole build in the real child, from a file of SQLite or a URL: seconds, peak RSS in MiB, and the file.
 
-    ``more`` is what else its plan says.
+    It is the run of a worker that was idle: the child waits for its order, and a second slot is free, which lets
+    PostgreSQL count beside the rows. They are read over ``connections``; ``more`` is what else the plan says.
     """
     folder = Path(tempfile.mkdtemp(dir=setting.folder))
     limits = {"rows": rows_max, "count_seconds": 10, "sort_bytes": GIB, "memory_bytes": memory_mib * MIB}
@@ -82,7 +84,7 @@ def build_once(
         source_url=database if isinstance(database, str) else f"sqlite:///{database}",
         busy_seconds=5,
         folder=str(folder),
-        plan=plan_of(sql) | {"declared": {}, "limits": limits, **(more or {})},
+        plan=plan_of(sql) | {"declared": {}, "limits": limits, "parallel": connections, **(more or {})},
         format=format,
         options=resolve_options(FORMATS[format], options),
         compression=None,
@@ -90,10 +92,11 @@ def build_once(
         reserved_bytes=16 * GIB,
         progress_seconds=0.25,
         seconds=3_600,
-        connections=connections,
+        connections=max(2, connections),
     )
+    child = waiting_child(scheme_of(order.source_url))
     began = time.perf_counter()
-    child = Child(order.to_json(), str(folder))
+    child.give(order.to_json())
     peak, last = 0.0, {}
     while not (child.silent and child.ended()):
         for message in child.messages(0.05):
@@ -104,6 +107,15 @@ def build_once(
     if "built" not in last:
         raise SystemExit(f"the build failed: {last} {child.last_words}")
     return seconds, peak, folder / "part"
+
+
+def waiting_child(scheme: str) -> Child:
+    """A child that has loaded all that it loads before it is asked."""
+    child, spent, before = Child(loads=[scheme]), 0, -1
+    while spent != before:
+        time.sleep(0.2)
+        before, spent = spent, sum(map(int, Path(f"/proc/{child.pid}/stat").read_text().split()[13:15]))
+    return child
 
 
 def high_water(pid: int) -> float:

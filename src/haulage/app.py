@@ -23,7 +23,7 @@ from haulage.exports.expire import ExportSweep
 from haulage.exports.life import ExportRun
 from haulage.exports.request import Exports
 from haulage.formats import FORMATS
-from haulage.sources import SOURCES, open_source
+from haulage.sources import SOURCES, open_source, scheme_of
 from haulage.stores import open_store
 from haulage.telemetry.log import apart, log
 from haulage.worker.supervisor import Supervisor
@@ -209,6 +209,7 @@ class Haulage(Declares):
             lanes=lanes or self.settings.lanes,
             version=__version__,
             only_run=only_run,
+            loads=sorted({scheme_of(each.url) for each in self.settings.sources.values()}),
             observe=self.observe,
         )
 

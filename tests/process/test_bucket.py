@@ -121,7 +121,7 @@ def test_a_child_that_uploads_loads_no_library_and_sees_no_keys(house, monkeypat
     seen = tmp_path / "seen"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of the worker alone")
     look = "import sys; print(*sys.modules, open('/proc/self/environ').read()"
-    monkeypatch.setattr(process, "START", f"{process.START}; {look}, file=open({str(seen)!r}, 'w'))")
+    monkeypatch.setattr(process, "START", f"{process.BUILD}; {look}, file=open({str(seen)!r}, 'w'))")
     house.pretend_a_worker()
     run = house.request("names")
     with Bench(house) as bench:

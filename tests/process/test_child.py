@@ -56,7 +56,7 @@ def talk(child: process.Child, seconds: float = PATIENCE_SECONDS) -> list[dict]:
 def built(house, folder, program=None, monkeypatch=None, **changes) -> tuple[list[dict], int, str]:
     if program is not None:
         monkeypatch.setattr(process, "START", program)
-    child = process.Child(order_for(house, folder, **changes).to_json(), str(folder))
+    child = process.Child(order_for(house, folder, **changes).to_json())
     try:
         heard = talk(child)
     finally:
@@ -79,7 +79,7 @@ def work(house, monkeypatch, program, *, dataset="names", **parameters):
 
 
 def test_a_child_loads_no_store_and_nothing_heavy(house, tmp_path, monkeypatch):
-    program = process.START + "; import sys; print(*sys.modules, file=open('modules', 'w'))"
+    program = process.BUILD + "; import sys; print(*sys.modules, file=open('modules', 'w'))"
 
     heard, code, _words = built(house, tmp_path, program, monkeypatch)
 
@@ -92,7 +92,7 @@ def test_a_child_loads_no_store_and_nothing_heavy(house, tmp_path, monkeypatch):
 @pytest.mark.parametrize("format", ["parquet", "ndjson", "xlsx"])
 def test_a_child_loads_no_numpy_for_arrow(house, tmp_path, monkeypatch, format):
     program = (
-        process.START + "; import sys; print(*[n for n, m in sys.modules.items() if m], file=open('modules', 'w'))"
+        process.BUILD + "; import sys; print(*[n for n, m in sys.modules.items() if m], file=open('modules', 'w'))"
     )
     options = dict(resolve_options(FORMATS[format], {}))
 
@@ -208,7 +208,7 @@ def test_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_lane(house, monk
         "import subprocess, sys, os;"
         "p = subprocess.Popen(['sleep', '3600'], pass_fds=[int(sys.argv[2])],"
         f" start_new_session={own_session}, cwd='/');"
-        "open('/proc/self/cwd/../../grandchild', 'w').write(str(p.pid)); os._exit(3)"
+        f"open({str(house.artifacts_root / 'grandchild')!r}, 'w').write(str(p.pid)); os._exit(3)"
     )
 
     began = time.monotonic()
@@ -310,7 +310,7 @@ def test_a_child_finds_the_package_by_a_relative_PYTHONPATH_and_gets_no_secret(h
     python = Path(sys._base_executable)
     program = (
         "import sys, json; from haulage.worker import process\n"
-        "child = process.Child(sys.argv[1], sys.argv[2])\n"
+        "child = process.Child(sys.argv[1])\n"
         "environment = open(f'/proc/{child.pid}/environ').read()\n"
         "said = []\n"
         "while not child.ended(): said += child.messages(0.1)\n"
@@ -328,7 +328,6 @@ def test_a_child_finds_the_package_by_a_relative_PYTHONPATH_and_gets_no_secret(h
     (last,), words, given = json.loads(done.stdout)
     assert ("", 1) == (words, last["built"]["rows"])
     assert "canary" not in given
-    assert f"SQLITE_TMPDIR={tmp_path}" in given
 
 
 @pytest.mark.parametrize(
@@ -407,7 +406,7 @@ def test_a_packed_file_is_made_in_little_memory(house, tmp_path, format, options
     }
     sql = UPTO.replace(":rows", "150000") + " select i, 'name ' || i as name, i * 0.37 as x, null as empty from n"
     order = order_for(house, tmp_path, sql, format=format, options=options)
-    child, peak, heard = process.Child(order.to_json(), str(tmp_path)), 0, []
+    child, peak, heard = process.Child(order.to_json()), 0, []
     while not (child.silent and child.ended()):
         heard += child.messages(0.01)
         with contextlib.suppress(OSError, StopIteration):

@@ -352,7 +352,7 @@ def test_a_command_dies_with_its_child_although_nobody_is_there_to_see_it(house)
 
 
 def test_a_child_that_runs_a_command_loads_little(makes, tmp_path, monkeypatch):
-    program = process.START + f"; import sys; print(*sys.modules, file=open({str(tmp_path / 'modules')!r}, 'w'))"
+    program = process.BUILD + f"; import sys; print(*sys.modules, file=open({str(tmp_path / 'modules')!r}, 'w'))"
     monkeypatch.setattr(process, "START", program)
 
     assert "ready" == makes("good").state

@@ -53,7 +53,7 @@ def test_a_sorted_file_is_made_in_bounded_memory_and_space(house, source_url, tm
     folder.mkdir()
     order = order_for(house, folder, "from names", format=format, options=options, source_url=source_url)
     plan = dict(order.plan) | {"order": ["name desc"], "order_fixed": True}
-    peak, heard = peak_of(process.Child(order._replace(plan=plan).to_json(), str(folder)))
+    peak, heard = peak_of(process.Child(order._replace(plan=plan).to_json()))
 
     assert ROWS == heard[-1]["built"]["rows"], heard
     assert [] == heard[-1]["built"]["notices"]
@@ -63,9 +63,9 @@ def test_a_sorted_file_is_made_in_bounded_memory_and_space(house, source_url, tm
 
 def test_the_child_loads_the_driver_and_nothing_of_ours_that_is_heavy(house, source_url, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        process, "START", process.START + "; import sys; print(*sys.modules, file=open('modules', 'w'))"
+        process, "START", process.BUILD + "; import sys; print(*sys.modules, file=open('modules', 'w'))"
     )
-    child = process.Child(order_for(house, tmp_path, source_url=source_url).to_json(), str(tmp_path))
+    child = process.Child(order_for(house, tmp_path, source_url=source_url).to_json())
     assert 1 == talk(child)[-1]["built"]["rows"]
     child.reap()
 
@@ -99,7 +99,7 @@ def test_a_cancel_ends_a_statement_and_removes_what_it_has_sorted(house, source_
 
 
 def test_at_TERM_the_child_ends_at_once_in_the_middle_of_a_silent_statement(house, source_url, tmp_path):  # noqa: N802
-    child = process.Child(order_for(house, tmp_path, SILENT, source_url=source_url).to_json(), str(tmp_path))
+    child = process.Child(order_for(house, tmp_path, SILENT, source_url=source_url).to_json())
     until(lambda: [message for message in child.messages(0.05) if message.get("phase") == "counting"])
     child.signal(signal.SIGTERM)
     until(child.ended)

@@ -347,7 +347,7 @@ def test_what_a_function_has_started_ends_with_its_build_whatever_ended_that(hou
 
 
 def test_a_child_that_calls_a_function_imports_it_and_no_store(asks, tmp_path, monkeypatch):
-    program = process.START + f"; import sys; print(*sys.modules, file=open({str(tmp_path / 'modules')!r}, 'w'))"
+    program = process.BUILD + f"; import sys; print(*sys.modules, file=open({str(tmp_path / 'modules')!r}, 'w'))"
     monkeypatch.setattr(process, "START", program)
     run = asks(paged.names)
 

@@ -86,7 +86,8 @@ def test_however_a_child_ends_all_its_sessions_do(parallel_house, monkeypatch, e
 
 def test_at_TERM_the_child_itself_has_every_statement_cancelled(parallel_house, tmp_path, monkeypatch):  # noqa: N802
     monkeypatch.setattr(process, "START", BLIND)
-    with child_of(parallel_house, tmp_path, SLOW, connections=3) as child:
+    plan = order_for(parallel_house, tmp_path, SLOW).plan | {"parallel": 3}
+    with child_of(parallel_house, tmp_path, SLOW, plan=plan, connections=3) as child:
         until(lambda: not child.messages(0.01) and sessions_of_builds("active") == 3)
         child.signal(signal.SIGTERM)
         until(child.ended)
@@ -98,7 +99,7 @@ def test_at_TERM_the_child_itself_has_every_statement_cancelled(parallel_house, 
 def test_at_TERM_rows_that_do_not_come_are_cancelled_as_well(parallel_house, tmp_path, monkeypatch, sql, connections):  # noqa: N802
     """While the driver waits for a row no other thread may have to wait for the driver."""
     monkeypatch.setattr(process, "START", BLIND)
-    plan = order_for(parallel_house, tmp_path, sql).plan
+    plan = order_for(parallel_house, tmp_path, sql).plan | {"parallel": connections}
     plan["limits"]["count_seconds"] = 0.01 if sql == SILENT else 60
     sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and application_name like 'haulage %'"
     with child_of(parallel_house, tmp_path, sql, plan=plan, connections=connections, seconds=3600) as child:

@@ -14,6 +14,7 @@ from haulage.artifacts.open import open_artifacts
 from haulage.config import ObjectSettings
 from haulage.core.limits import BuildLimits, ExportLimits
 from haulage.exports.expire import ExportSweep
+from haulage.sources import scheme_of
 from haulage.stores import open_store
 from haulage.worker import process, supervisor
 from haulage.worker.sweeper import Sweeper
@@ -74,6 +75,7 @@ def main(config: dict, log: Path) -> None:
         lanes=config["lanes"],
         version="test",
         only_run=config["only_run"],
+        loads=[scheme_of(config["source"])],
         observe=observe,
     ).run()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import threading
 
 import pytest
 import trustme
@@ -16,8 +17,7 @@ from tests.stories.building import Yard, query
 from haulage.core.catalogue import Column
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
-from haulage.sources import mariadb as source_of_mariadb
-from haulage.sources import open_source
+from haulage.sources import mariadb_lines, mariadb_session, open_source
 from haulage.sources.mariadb import MariadbSnapshot
 from haulage.sources.mariadb_lines import BETWEEN, LAST, LineStream, Packets, ShortLines
 from haulage.sources.mariadb_rows import RowStream
@@ -185,7 +185,7 @@ NUMBERS = ("1e15", "1e-7", "1e300", "-0.0", "1e16", "123456789012345678", "0.1e0
 @pytest.fixture(params=["by the server", "many at once"])
 def joined(request, monkeypatch):
     """Who joins the fields of short rows, whatever their number."""
-    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10**9 if request.param == "by the server" else 0)
+    monkeypatch.setattr(mariadb_lines, "ROWS_FROM", 10**9 if request.param == "by the server" else 0)
     return LineStream if request.param == "by the server" else RowStream
 
 
@@ -287,21 +287,44 @@ def stream_of(yard, count):
 
 
 def test_only_for_many_rows_is_numpy_loaded(yard, monkeypatch):
-    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10)
+    monkeypatch.setattr(mariadb_lines, "ROWS_FROM", 10)
     assert [LineStream, RowStream] == [stream_of(yard, count) for count in (False, True)]
-    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 11)
+    monkeypatch.setattr(mariadb_lines, "ROWS_FROM", 11)
     assert stream_of(yard, count=True) is LineStream
 
 
 def test_without_numpy_or_memory_for_it_the_server_joins(yard, monkeypatch):
-    monkeypatch.setattr(source_of_mariadb, "ROWS_FROM", 10)
+    monkeypatch.setattr(mariadb_lines, "ROWS_FROM", 10)
     with monkeypatch.context() as patched:
-        patched.setattr(source_of_mariadb, "allowed_memory", lambda: source_of_mariadb.LEAST_MEMORY - 1)
+        patched.setattr(mariadb_lines, "allowed_memory", lambda: mariadb_lines.LEAST_MEMORY - 1)
         assert stream_of(yard, count=True) is LineStream
     monkeypatch.delitem(sys.modules, "haulage.sources.mariadb_rows", raising=False)
     monkeypatch.delattr("haulage.sources.mariadb_rows", raising=False)
     monkeypatch.setitem(sys.modules, "numpy", None)
     assert stream_of(yard, count=True) is LineStream
+
+
+@pytest.mark.parametrize("given_up", [None, lambda: False], ids=["of a build", "at a door"])
+def test_numpy_is_loaded_while_many_rows_are_counted(yard, monkeypatch, given_up):
+    loaded = threading.Event()
+    monkeypatch.setattr(mariadb_lines, "MANY_SECONDS", 0)
+    monkeypatch.setattr(mariadb_lines, "_rows_loaded", loaded.set)
+    asked = PLAIN._replace(sql="select seq from seq_1_to_10 where sleep(0.05) = 0")
+    with open_source(yard.url).snapshot() as snapshot:
+        assert 10 == snapshot.count(asked, 10, given_up=given_up)
+
+    assert loaded.is_set() == (given_up is None)
+
+
+def test_to_see_its_columns_ends_no_statement(yard, monkeypatch):
+    ended = []
+    monkeypatch.setattr(mariadb_session.Session, "kill", lambda _session: ended.append("a statement"))
+    with open_source(yard.url).snapshot() as snapshot:
+        assert ["seq"] == [each.key for each in snapshot.columns(PLAIN._replace(sql="select seq from seq_1_to_10"))]
+        assert [] == ended
+        sql = "select seq, seq from seq_1_to_10 limit 9"  # a limit of its own, and one name twice
+        assert ["seq", "seq_2"] == [each.key for each in snapshot.columns(PLAIN._replace(sql=sql))]
+        assert 1 == len(ended)
 
 
 MOST = 2**24 - 1  # bytes of one packet

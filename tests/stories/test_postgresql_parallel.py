@@ -36,9 +36,9 @@ def split(monkeypatch):
     taken = []
     in_order = postgresql.in_order
 
-    def counted(sessions, statements, binds, **size):
+    def counted(sessions, statements, binds, joining):
         taken.append(len(statements))
-        return in_order(sessions, statements, binds, **size)
+        return in_order(sessions, statements, binds, joining)
 
     monkeypatch.setattr(postgresql, "in_order", counted)
     return taken
@@ -359,14 +359,14 @@ def test_a_server_that_gives_no_further_connection_is_read_over_one(yard, split)
 
 def test_a_connection_that_cannot_prepare_its_part_is_not_used(kept, split, monkeypatch):
     """What fails in a session makes it forget who asks."""
-    plan, dataset = postgresql_parallel._plan, query("select id, current_setting('app.t') as t from orders")
+    plan, dataset = postgresql_parallel.plan_of, query("select id, current_setting('app.t') as t from orders")
 
     def refused(session, sql):
         if not session.shared:  # one that has joined
             session.run("select 1 / 0")
         return plan(session, sql)
 
-    monkeypatch.setattr(postgresql_parallel, "_plan", refused)
+    monkeypatch.setattr(postgresql_parallel, "plan_of", refused)
     assert [NOT_USED] == same_bytes(kept, replace(dataset, session={"app.t": "north"}))
 
 

@@ -473,7 +473,7 @@ def test_nothing_that_reads_outlives_the_build(tmp_path, how):
     names = {"hidden": [], "order": [], "order_fixed": False, "columns": None, "declared": {}}
     plan = {"sql": "select * from t", "binds": {}, "types": {}, "visible": None, **names, "limits": PLENTY}
     order = BuildOrder(f"sqlite:///{path}", 1, str(folder), plan, "csv", {"dialect": "exact"}, None, 10**9, 10**9, 1)
-    child = Child(order.to_json(), str(folder))
+    child = Child(order.to_json())
     try:
         until(lambda: child.messages(0.01) is not None and (readers_of(child.pid) or child.ended()))
         os.kill(child.pid, signal.SIGSTOP)

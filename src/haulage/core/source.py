@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from haulage.core.reading import Column, Reading
 
@@ -78,6 +78,28 @@ class Snapshot(Protocol):
     @property
     def notices(self) -> Mapping[str, int]:
         """What the source had to change while it read, by code."""
+
+
+class Counting(Protocol):
+    """A count that is under way beside other reading."""
+
+    def done(self) -> bool:
+        """Look whether ``total`` has not to be waited for."""
+
+    def total(self) -> int | None:
+        """Wait for it; None when it took too long. Not before it is done, or the rows have been read.
+
+        Raises:
+            BuildFailed: as ``Snapshot.count``.
+        """
+
+
+@runtime_checkable
+class CountsBeside(Protocol):
+    """A snapshot that can count its rows while it reads them."""
+
+    def counting(self, reading: Reading, seconds: float) -> Counting | None:
+        """Begin to count; None where it is better counted first, as where there is no connection for it."""
 
 
 class Source(Protocol):

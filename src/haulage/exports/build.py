@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from haulage.core.errors import BuildFailed
 from haulage.core.progress import Phase, Progress
 from haulage.core.reading import TAIL_BYTES
-from haulage.exports.fits import offer_of, refuse_columns, refuse_difference, refuse_rows
+from haulage.core.source import CountsBeside
+from haulage.exports.fits import Total, offer_of, refuse_columns, refuse_rows
 from haulage.exports.reading import is_of_cells, reading_of
 from haulage.exports.revision import revision_in
 from haulage.formats import FORMATS
@@ -99,7 +100,6 @@ def build(
     Raises:
         BuildFailed: with the code of what ended it.
     """
-    limits = order.plan["limits"]
     reading = reading_of(order.plan)._replace(as_text=order.format in TEXTUAL)
     report(Progress(Phase.AGGREGATING if "grouped" in order.plan else Phase.COUNTING, None, None))
     with source.snapshot() as read:
@@ -111,30 +111,29 @@ def build(
         snapshot = groups or read
         report = groups.reporting(report) if groups else report
         FORMATS[order.format].load()
-        total = snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"])
-        refuse_rows(order, total or 0)
+        total = _counted(order, snapshot, reading, entered)
         columns = snapshot.columns(reading)
         refuse_columns(order, len(columns))
-        about = About(snapshot.at, offer_of(order), total)
+        about = About(snapshot.at, offer_of(order), total.now())
         file = _File(order, source, snapshot, reading, sink, report)
         encoder = FORMATS[order.format].open(columns, order.options, about)
         try:
-            writer, total, rows, counted = file.written(encoder, total, file.taking_text(encoder))
+            writer, rows = file.written(encoder, total, file.taking_text(encoder))
         except Unfit:
             file.undo()
             encoder = FORMATS[order.format].open(columns, order.options, about)
-            writer, total, rows, counted = file.written(encoder, total)
+            writer, rows = file.written(encoder, total)
         at, replaced = snapshot.at, Counter(dict(snapshot.notices)) - file.seen
     if at is None:
         replaced["no_snapshot"] = 1
-    if counted != total:
-        replaced["total_changed"], total = 1, counted
-    report(Progress(Phase.PUBLISHING, rows, total))
+    if total.has_changed:
+        replaced["total_changed"] = 1
+    report(Progress(Phase.PUBLISHING, rows, total.rows))
     measured = writer.finish(reread=order.plan.get("verify") == "full")
     replaced.update(dict(encoder.notices.items()))
     return Built(
         rows=rows,
-        total=total,
+        total=total.rows,
         snapshot_at=at,
         columns=tuple({"key": each.key, "header": each.header, "type": each.type} for each in columns),
         notices=tuple(_notices(replaced, encoder.notices, order.plan)),
@@ -144,6 +143,17 @@ def build(
         policy_revision=revision,
         logical_count=None if groups is None else groups.groups,
     )
+
+
+def _counted(order: BuildOrder, snapshot: Snapshot, reading: Reading, entered: Callable[[str], None]) -> Total:
+    """Count the rows, first or beside the rest; first where a format can hold only so many."""
+    limits = order.plan["limits"]
+    if isinstance(snapshot, CountsBeside) and FORMATS[order.format].rows_max is None:
+        counting = snapshot.counting(reading, limits["count_seconds"])
+        if counting is not None:
+            entered(snapshot.session or "")
+            return Total(order, None, counting)
+    return Total(order, snapshot.count(reading, limits["count_seconds"], limits["sort_bytes"]), None)
 
 
 def _groups(order: BuildOrder, snapshot: Snapshot) -> GroupedSnapshot:
@@ -180,26 +190,24 @@ class _File:
             return encoder
         return None
 
-    def written(
-        self, encoder: Encoder, total: int | None, by_text: TakesText | None = None
-    ) -> tuple[_Writer, int | None, int, int | None]:
-        """Write all rows; gives the total as a first reading had it, the rows, and the total as it turned out.
+    def written(self, encoder: Encoder, total: Total, by_text: TakesText | None = None) -> tuple[_Writer, int]:
+        """Write all rows; gives how many they are.
 
         Raises:
             Unfit: some text can only be read as values; ``undo`` what was written.
         """
+        total.begin_anew()
         if by_text is not None:
             if by_text.must_look() or not self._sink.rewinds:
-                total = self._look(self._looked_text(by_text), total)
+                self._look(self._looked_text(by_text), total)
         elif isinstance(encoder, LooksFirst):
-            total = self._look(self._looked_values(encoder), total)
+            self._look(self._looked_values(encoder), total)
             self.seen = Counter(dict(self._snapshot.notices))
         writer = _Writer(self._sink, encoder, self._order.compression)
-        self._report(Progress(Phase.WRITING, 0, total))
+        self._report(Progress(Phase.WRITING, 0, total.now()))
         exact = self._snapshot.at is not None
         with closing(self._values(encoder) if by_text is None else self._text(by_text)) as pieces:
-            rows, counted = _write(self._order, pieces, writer, total, self._report, exact=exact)
-        return writer, total, rows, counted
+            return writer, _write(self._order, pieces, writer, total, self._report, exact=exact)
 
     def undo(self) -> None:
         """Begin anew; nothing stands in the file, and nothing is said to."""
@@ -208,16 +216,14 @@ class _File:
         self._is_first = False
         self._report(Progress(Phase.COUNTING, None, None))
 
-    def _look(self, looked: Generator[int, None, None], total: int | None) -> int:
-        """Let an encoder see every row before it begins; gives how many there are, counted or not."""
+    def _look(self, looked: Generator[int, None, None], total: Total) -> None:
+        """Let an encoder see every row before it begins: so they are counted, too."""
         rows = 0
         with closing(looked):
             for more in looked:
                 rows += more
                 refuse_rows(self._order, rows)
-        if total is not None and rows != total and self._snapshot.at is not None:
-            refuse_difference(total, f"{rows:,}")
-        return rows
+        total.looked(rows, exact=self._snapshot.at is not None)
 
     def _looked_values(self, encoder: LooksFirst) -> Generator[int, None, None]:
         with closing(self._batches()) as batches:
@@ -285,34 +291,29 @@ def _write(
     order: BuildOrder,
     pieces: Iterator[tuple[int, bytes]],
     writer: _Writer,
-    total: int | None,
+    total: Total,
     report: Callable[[Progress], None],
     *,
     exact: bool,
-) -> tuple[int, int | None]:
-    """Write every piece; report what really stands in the file, never what is only on its way.
-
-    Gives the rows and the total. One that was not counted in the snapshot of the rows may turn out to be none.
-    """
+) -> int:
+    """Write every piece; report what really stands in the file, never what is only on its way. Gives the rows."""
     every = order.progress_seconds
     rows = 0
     due = time.monotonic() + every
     for more, data in pieces:
         rows += more
         refuse_rows(order, rows)
-        if total is not None and rows > total:
-            total = refuse_difference(total, f"more than {total:,}") if exact else None
+        total.came(rows, exact=exact)
         writer.add(data)
         if time.monotonic() >= due:
             writer.flush()
-            report(Progress(Phase.WRITING, rows - writer.held, total))
+            report(Progress(Phase.WRITING, rows - writer.held, total.now()))
             due = time.monotonic() + every
         del data
-    if total is not None and rows != total:
-        total = refuse_difference(total, f"{rows:,}") if exact else None
+    total.came(rows, exact=exact, at_end=True)
     writer.end()
-    report(Progress(Phase.WRITING, rows, total))
-    return rows, total
+    report(Progress(Phase.WRITING, rows, total.rows))
+    return rows
 
 
 def _notices(counted: Mapping[str, int], notices: Notices, plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from haulage.core.errors import BuildFailed
 from haulage.formats import FORMATS
 
 if TYPE_CHECKING:
+    from haulage.core.source import Counting
     from haulage.exports.build import BuildOrder
 
 
@@ -50,3 +51,52 @@ def offer_of(order: BuildOrder) -> str:
 def refuse_difference(total: int, rows: str) -> NoReturn:
     """Counted and written in one read transaction: a query that gives other rows each time cannot be proved."""
     raise BuildFailed("count_mismatch", f"{total:,} rows were counted and {rows} came; no file was kept.")
+
+
+class Total:
+    """How many rows there will be, as far as is known: counted before they are read, or beside it."""
+
+    def __init__(self, order: BuildOrder, counted: int | None, beside: Counting | None) -> None:
+        """Refuse more than may be."""
+        self._order = order
+        self._beside = beside
+        self._counted = counted
+        self.rows = counted  # that are expected
+        self.has_changed = False
+        refuse_rows(order, counted or 0)
+
+    def begin_anew(self) -> None:
+        """Nothing was read yet."""
+        self.rows, self.has_changed = self._counted, False
+
+    def now(self) -> int | None:
+        """What is known at the moment."""
+        if self._beside is not None and self._beside.done():
+            self._take(self._beside)
+        return self.rows
+
+    def looked(self, rows: int, *, exact: bool) -> None:
+        """So many were there in a first reading."""
+        if exact and self.rows is not None and rows != self.rows:
+            refuse_difference(self.rows, f"{rows:,}")
+        self.rows = rows
+
+    def came(self, rows: int, *, exact: bool, at_end: bool = False) -> None:
+        """So many have been read, or are all. In a source without a snapshot, they may be others than were counted."""
+        if at_end and self._beside is not None:
+            self._take(self._beside)
+        if self.rows is None or not (rows > self.rows or (at_end and rows < self.rows)):
+            return
+        if exact:
+            refuse_difference(self.rows, f"{rows:,}" if at_end else f"more than {self.rows:,}")
+        self.rows, self.has_changed = None, True
+
+    def _take(self, beside: Counting) -> None:
+        self._beside = None
+        counted = beside.total()
+        if counted is not None:
+            refuse_rows(self._order, counted)
+            self._counted = counted
+            if self.rows is not None and self.rows != counted:
+                refuse_difference(counted, f"{self.rows:,}")
+            self.rows = counted

@@ -24,6 +24,7 @@ SERVERS = (
     "mariadb",
     "mysql",
 )  # whose statements run in a process of their own, which must be told that ours ends
+COUNT_BESIDE = ("postgresql",)  # that count over one more connection while rows are read
 
 
 def scheme_of(url: str) -> str:
@@ -47,6 +48,15 @@ def open_source(url: str, busy_seconds: float = 5, **of_servers: Any) -> Source:
         raise ValueError(f"no source reads {scheme!r}; there are: {', '.join(SOURCES)}")
     source: Source = import_module(SOURCES[scheme]).open_source(url, busy_seconds, **of_servers)
     return source
+
+
+def load(scheme: str) -> None:
+    """Load the room of a server's technology with its driver, which takes longer than all else before the first row.
+
+    No other: SQLite looks for the folder that it sorts in when it is loaded.
+    """
+    if scheme in SERVERS:
+        import_module(SOURCES[scheme]).driver()
 
 
 def end_session(url: str, session: str, seconds: float) -> bool:

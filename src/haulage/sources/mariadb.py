@@ -7,19 +7,26 @@ DOUBLE whose digits are cut again to those of a FLOAT; a TIMESTAMP is an instant
 
 from __future__ import annotations
 
-import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading, unique_names
-from haulage.formats.arrow import LEAST_MEMORY, allowed_memory
 from haulage.sources.blanking import conditions
 from haulage.sources.grouping import SUMMED, Spoken, Sum, Value, grouped_reading, not_summed
-from haulage.sources.mariadb_lines import SHORT_BYTES, LineStream, instant_field, line_of, plain_field, text_field
+from haulage.sources.mariadb_lines import (
+    SHORT_BYTES,
+    LineStream,
+    instant_field,
+    line_of,
+    many_rows,
+    plain_field,
+    rows_loading,
+    text_field,
+)
 from haulage.sources.mariadb_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session, told
 from haulage.sources.query import (
     WRAP,
@@ -40,11 +47,10 @@ if TYPE_CHECKING:
     from haulage.core.source import Batches, Stream
     from haulage.sources.advice import Advice
 
-__all__ = ["end_session", "open_source"]
+__all__ = ["driver", "end_session", "open_source"]
 
 BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
-ROWS_FROM = 200_000  # to load numpy takes as long as it saves on so many
 LINE_BYTES = 8 * 1024 * 1024  # that a line of a stream may have: a few of them are held at once
 UTF8 = ("utf8mb4", "utf8mb3", "utf8", "ascii")  # character sets whose bytes are those of UTF-8
 DUPLICATE_NAME = "1060:"
@@ -203,7 +209,7 @@ class MariadbSnapshot:
                 if not (failed.cause or "").startswith(DUPLICATE_NAME):
                     raise
                 # Two columns of one name have no place in a wrap; the query by itself tells them.
-                described = self._session.described(sql, reading.binds)
+                described = self._session.described(sql, reading.binds, has_limit=True)
             own = [name for name, *_ in described]
             keys = unique_names(own)
             names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
@@ -290,8 +296,10 @@ class MariadbSnapshot:
         given_up: Callable[[], bool] | None = None,
     ) -> int | None:
         """Rows that will be written, or None when counting took longer than ``seconds`` or was given up."""
+        meanwhile = rows_loading() if given_up is None else nullcontext()  # At a door no rows are read.
         try:
-            ((count,),) = self._session.run(self._wrapped(reading, "count(*)"), reading.binds, seconds, given_up)
+            with meanwhile:
+                ((count,),) = self._session.run(self._wrapped(reading, "count(*)"), reading.binds, seconds, given_up)
         except Interrupted:
             return None
         self._counted = int(count)
@@ -334,7 +342,7 @@ class MariadbSnapshot:
         short = longest < SHORT_BYTES
         texts = [kind.is_text for kind, _ in shown]
         order = order_by(reading, list(kinds), f"{WRAP}.", _quoted)
-        if short and len(texts) > 1 and (rows := _many_rows(self._counted)) is not None:
+        if short and len(texts) > 1 and (rows := many_rows(self._counted)) is not None:
             row = rows.row_of([kind.whole(column) for kind, column in shown])
             sql = self._wrapped(reading, row) + order
             return cast("Stream", rows.RowStream(self._session, sql, reading.binds, len(texts), self._replaced))
@@ -356,18 +364,6 @@ class MariadbSnapshot:
             return f"timestamp({self._session.literal(moment.isoformat(' '))})"
         text = self._session.literal(str(value))
         return f"date({text})" if kind == "date" else text
-
-
-def _many_rows(counted: int) -> Any:
-    """What joins the fields of so many rows at once; None where it does not pay, or cannot be had."""
-    if counted < ROWS_FROM or allowed_memory() < LEAST_MEMORY:
-        return None
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the stack of each counts as memory
-    try:
-        from haulage.sources import mariadb_rows
-    except ImportError:
-        return None
-    return mariadb_rows
 
 
 def _quoted(name: str) -> str:

@@ -7,13 +7,16 @@ and for NULL are none of UTF-8, as which every text comes: no value can hold the
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
+from haulage.formats.arrow import LEAST_MEMORY, allowed_memory
 from haulage.sources.mariadb_session import told
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ SKIPPED = {TWO_BYTES: 3, THREE_BYTES: 4, EIGHT_BYTES: 9}  # its length, when tha
 BETWEEN, NOTHING = b"\xff", b"\xfe"  # between two fields; a text that is NULL
 EMPTY = b"\xfc"  # a text without a character, once it is found
 LAST = b"\xfd"  # what ends a short line, as a field of its own
+ROWS_FROM = 200_000  # to load numpy takes as long as it saves on so many
+MANY_SECONDS = 0.08  # what takes longer to be counted is many rows, mostly
 SHORT_BYTES = 60_000  # of a line: in the head of its packet are never the bytes that end the one before it
 AS_CSV = bytes.maketrans(BETWEEN, b",")
 REPLACEMENT = "\ufffd".encode()
@@ -286,3 +291,32 @@ def _text(packet: bytes) -> bytes:
     if packet[0] == NULL:
         raise BuildFailed("source_failed", cause="a row is longer than max_allowed_packet of the server")
     return packet[SKIPPED.get(packet[0], 1) :]
+
+
+def many_rows(counted: int) -> Any:
+    """What joins the fields of so many rows at once; None where it does not pay, or cannot be had."""
+    return None if counted < ROWS_FROM else _rows_loaded()
+
+
+@contextmanager
+def rows_loading() -> Iterator[None]:
+    """Load what many rows need, while it is found out that they are many."""
+    loading = threading.Timer(MANY_SECONDS, _rows_loaded)
+    loading.daemon = True
+    loading.start()
+    try:
+        yield
+    finally:
+        loading.cancel()
+
+
+def _rows_loaded() -> Any:
+    """The same, of however many."""
+    if allowed_memory() < LEAST_MEMORY:
+        return None
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the stack of each counts as memory
+    try:
+        from haulage.sources import mariadb_rows
+    except ImportError:
+        return None
+    return mariadb_rows

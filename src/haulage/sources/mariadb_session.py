@@ -169,12 +169,22 @@ class Session:
         with self._watched(seconds, given_up), self.running(sql, binds) as cursor, told(binds):
             return list(cursor.fetchall())
 
-    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[tuple[str, int, int, int, bool]]:
-        """The columns of a statement that is not asked for a row: name, type, length, scale, whether it is bytes."""
+    def described(
+        self, sql: str, binds: Mapping[str, Any] | None = None, *, has_limit: bool = False
+    ) -> Sequence[tuple[str, int, int, int, bool]]:
+        """The columns of a statement that is not asked for a row: name, type, length, scale, whether it is bytes.
+
+        Args:
+            sql: the statement.
+            binds: whose values no error may tell.
+            has_limit: it may have one of its own, which counts more than ours, and is ended before its rows come.
+        """
         self.run("set session sql_select_limit = 0")
         try:
             with self.running(sql, binds) as cursor:
                 fields = vars(cursor)["_result"].fields or ()  # its description does not tell text from bytes
+                if not has_limit:
+                    cursor.fetchone()  # There is none, and nothing is left to be ended.
                 return [
                     (each.name, each.type_code, each.length, each.scale, each.charsetnr == BINARY) for each in fields
                 ]

@@ -12,17 +12,19 @@ Values are put into the SQL as literals that the server's own library quotes, si
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Column, Reading, unique_names
 from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
+from haulage.sources.postgresql_asked import Counting, Interrupted
 from haulage.sources.postgresql_grouping import key_of, ordered, summed
-from haulage.sources.postgresql_parallel import Rows, in_order, parts_of
+from haulage.sources.postgresql_parallel import ALONE, Rows, in_order, parts_of, plan_of
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
-from haulage.sources.postgresql_session import STATEMENT_SECONDS, Interrupted, Session, connect, driver, end_session
+from haulage.sources.postgresql_session import STATEMENT_SECONDS, Session, connect, driver, end_session
 from haulage.sources.postgresql_text import copied_as, copied_name
 from haulage.sources.query import (
     WRAP,
@@ -45,26 +47,48 @@ if TYPE_CHECKING:
     from haulage.core.source import Batches
     from haulage.sources.advice import Advice
 
-__all__ = ["end_session", "open_source"]
+__all__ = ["driver", "end_session", "open_source"]
+
+COUNTED_FIRST = 100_000  # rows that the server expects; more are counted beside, where they can be
+Further: TypeAlias = tuple[Callable[[], Session], Callable[[], None]]
 
 
 def open_source(
-    url: str, busy_seconds: float = 5, *, seconds: float | None = None, name: str = "haulage", connections: int = 1
+    url: str,
+    busy_seconds: float = 5,
+    *,
+    seconds: float | None = None,
+    name: str = "haulage",
+    connections: int = 1,
+    readers: int | None = None,
 ) -> PostgresqlSource:
     """A source from ``postgresql://user:password@host:port/database``, or with what else libpq takes in a URL."""
-    return PostgresqlSource(url, busy_seconds, STATEMENT_SECONDS if seconds is None else seconds, name, connections)
+    seconds = STATEMENT_SECONDS if seconds is None else seconds
+    return PostgresqlSource(url, busy_seconds, seconds, name, connections, readers or connections)
 
 
 class PostgresqlSource:
     """One PostgreSQL database; implements ``core.source.Source``."""
 
-    def __init__(self, url: str, busy_seconds: float, seconds: float, name: str, connections: int) -> None:
-        """Remember where it is; nothing is connected. Rows are read over so many connections, where that can be."""
+    def __init__(
+        self, url: str, busy_seconds: float, seconds: float, name: str, connections: int, readers: int
+    ) -> None:
+        """Remember where it is; nothing is connected.
+
+        Args:
+            url: where it is.
+            busy_seconds: how long a lock is waited for.
+            seconds: how long one statement may take.
+            name: what the server shows of us.
+            connections: at most, in all.
+            readers: over how many of them rows are read, where that can be.
+        """
         self._url = url
         self._busy_seconds = busy_seconds
         self._seconds = seconds
         self._name = name[:63]  # as the server would cut it
         self._connections = connections
+        self._readers = min(readers, connections)
         self._open: list[Session] = []
 
     @contextmanager
@@ -72,13 +96,31 @@ class PostgresqlSource:
         """Open one read transaction, and others that see the same; see ``core.source.Source``."""
         driver()
         with ExitStack() as entered:
-            sessions = [self._enter(entered, shares=self._connections > 1)]
+            sessions = [self._first(entered)]
             try:
-                while len(sessions) < self._connections:
+                while len(sessions) < self._readers:
                     sessions.append(self._enter(entered, joins=sessions[0]))
             except BuildFailed:  # One connection will do: the server, or a proxy, may have no other to give.
                 del sessions[1:]
-            yield PostgresqlSnapshot(sessions, self._connections)
+            further = None
+            if len(sessions) < self._connections and sessions[0].shared:
+                own = entered.enter_context(ExitStack())
+                further = partial(self._enter, own, joins=sessions[0]), own.close
+            snapshot = PostgresqlSnapshot(sessions, self._readers, further)
+            try:
+                yield snapshot
+            finally:
+                snapshot.close()
+
+    def _first(self, entered: ExitStack) -> Session:
+        """The session whose snapshot the others see; alone where it may not be shared."""
+        if self._connections > 1:
+            try:
+                return self._enter(entered, shares=True)
+            except BuildFailed as failed:
+                if failed.code != "source_failed":
+                    raise
+        return self._enter(entered)
 
     def _enter(self, entered: ExitStack, **how: Any) -> Session:
         with ExitStack() as connected:
@@ -104,16 +146,31 @@ class PostgresqlSnapshot:
 
     has_sets = True
 
-    def __init__(self, sessions: Sequence[Session], wanted: int) -> None:
-        """Take the sessions that see it, of the so many that were wanted; the first does all but reading rows."""
+    def __init__(self, sessions: list[Session], wanted: int, further: Further | None) -> None:
+        """Take the sessions that see it, of the so many that were wanted; the first does all but reading rows.
+
+        Args:
+            further: enters one more, that counts, and gives it back; None where there may be none.
+        """
         session = sessions[0]
         self._session = session
         self._sessions = sessions
         self._wanted = wanted
+        self._further = further
+        self._counting: Counting | None = None
         self._known: tuple[Reading, dict[Name, Kind]] | None = None
         self._replaced: Counter[str] = Counter()
         self.at: int | None = session.began
-        self.session: str | None = f"{','.join(str(each.pid) for each in sessions)} {session.name}"
+        self.session: str | None = None
+        self._say_sessions(sessions)
+
+    def _say_sessions(self, sessions: Iterable[Session]) -> None:
+        self.session = f"{','.join(str(each.pid) for each in sessions)} {self._session.name}"
+
+    def close(self) -> None:
+        """End what is still under way."""
+        if self._counting is not None:
+            self._counting.close()
 
     @property
     def notices(self) -> Mapping[str, int]:
@@ -230,6 +287,28 @@ class PostgresqlSnapshot:
             return None
         return int(found.get_value(0, 0) or 0)
 
+    def counting(self, reading: Reading, seconds: float) -> Counting | None:
+        """Count beside the reading of the rows, over a further connection or the last that would read them.
+
+        Few rows are counted first: a connection takes longer to come.
+        """
+        if self._further is None and len(self._sessions) == 1:
+            return None
+        try:
+            self._session.enter(reading.session)
+            if plan_of(self._session, self._wrapped(reading, "*"))["Plan Rows"] < COUNTED_FIRST:
+                return None
+            enter, over = self._further or (self._sessions.pop, None)
+            session = enter()
+            self._say_sessions([*self._sessions, session])
+            session.enter(reading.session)
+        except BuildFailed:  # What is wrong with the query, to count it first will say.
+            return None
+        again = partial(self.count, reading, seconds)
+        sql = self._wrapped(reading, "count(*)")
+        self._counting = Counting(session, sql, reading.binds, seconds, over=over, again=again)
+        return self._counting
+
     def batches(self, reading: Reading, sort_bytes: int | None = None) -> Batches:
         """The rows, in batches bounded by number and by size. Sorting is in the space of the server."""
         rows, kinds = self._selected(reading)
@@ -243,10 +322,22 @@ class PostgresqlSnapshot:
         statements = [f"copy (\n{part}\n) to stdout{how}" for part in parts]
         if len(statements) == 1:
             return self._session.copy(statements[0], reading.binds)
-        return in_order(self._sessions, statements, reading.binds)
+        return in_order(self._sessions, statements, reading.binds, self._freed)
+
+    def _freed(self) -> list[Session]:
+        """The session that has counted, once, if it is to read rows."""
+        session = None if self._counting is None else self._counting.freed()
+        if session is None:
+            return []
+        self._counting = None
+        with suppress(BuildFailed):
+            session.run(ALONE)
+            return [session]
+        return []
 
     def _parts(self, reading: Reading, rows: Rows) -> list[str]:
-        found = parts_of(self._sessions, rows, reading.session) if len(self._sessions) > 1 else None
+        several = len(self._sessions) > 1 or (self._counting is not None and self._further is None)
+        found = parts_of(self._sessions, rows, reading.session) if several else None
         if found is None:
             self._replaced["parallel_not_used"] += 1
         if found is None or len(found) == 1:

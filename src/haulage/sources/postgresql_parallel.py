@@ -23,7 +23,7 @@ import math
 import select
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,17 +89,18 @@ def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str
         for session in sessions:
             session.enter(settings)
             session.run(ALONE)
-        whole = _plan(sessions[0], rows.whole)
+        whole = plan_of(sessions[0], rows.whole)
         few = _size(whole) < 2 * PART_BYTES
         parts = (_by_pages if rows.leading is None else _by_values)(sessions[0], rows, whole)
         if parts is not None:
             for session in sessions[1:]:
-                _plan(session, parts[0])
+                plan_of(session, parts[0])
             return parts
     return [rows.whole] if few else None  # A session that has failed has forgotten its settings, too.
 
 
-def _plan(session: Session, sql: str) -> Plan:
+def plan_of(session: Session, sql: str) -> Plan:
+    """What the server would do."""
     told = session.run(f"explain (verbose, format json)\n{sql}").get_value(0, 0)
     plan: Plan = json.loads(told or b"")[0]["Plan"]
     return plan
@@ -134,7 +135,7 @@ def _by_pages(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
         return f"with {name} as (select * from {schema}.{name} as {alias} where {condition})\n{rows.whole}"
 
     parts = [part(condition) for condition in _ranges("ctid", [f"'({page},0)'::tid" for page in bounds])]
-    plan = _plan(session, parts[len(parts) // 2])
+    plan = plan_of(session, parts[len(parts) // 2])
     same = all(plan.get(each) == whole.get(each) for each in ("Schema", "Relation Name", "Output", "Filter"))
     return parts if same and plan["Node Type"] == "Tid Range Scan" and "Plans" not in plan else None
 
@@ -179,7 +180,7 @@ def _by_values(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
     first = "first" in words or ("desc" in words and "last" not in words)
     parts = [rows.within(each) for each in ([empty, *ranges] if first else [*ranges, empty])]
     looked_at = parts[:: math.ceil(len(parts) / LOOKED_AT)]
-    plans = [_plan(session, each) for each in looked_at]
+    plans = [plan_of(session, each) for each in looked_at]
     cost = sum(plan["Total Cost"] for plan in plans) / len(plans) * len(parts)
     return parts if all(map(_row_by_row, plans)) and cost <= COST_MAX * whole["Total Cost"] else None
 
@@ -240,16 +241,21 @@ class _Part:
 
 
 def in_order(
-    sessions: Sequence[Session], statements: Iterable[str], binds: Mapping[str, Any]
+    sessions: Sequence[Session],
+    statements: Iterable[str],
+    binds: Mapping[str, Any],
+    joining: Callable[[], Sequence[Session]] = tuple,
 ) -> Generator[tuple[int, bytes], None, int]:
     """What these COPYs send, as ``Session.copy`` gives it; their counts together come at the end.
 
+    Those that are ``joining`` have done what they had to do before.
     One thread reads them all: the servers' processes do the work, and what they have sent waits in the sockets.
     """
     free, waiting, parts = list(sessions), deque(statements), deque[_Part]()
     ahead = count = 0
     try:
         while waiting or parts:
+            free += joining()
             while free and waiting and ahead < AHEAD_BYTES:
                 session = free.pop()
                 parts.append(_Part(session, session.copying(waiting.popleft(), binds)))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from haulage.core.errors import BuildFailed
 from haulage.sources.address import address_of, unread_url
+from haulage.sources.postgresql_asked import Asked
 from haulage.sources.postgresql_copy import LOOK_SECONDS, Copying
 from haulage.sources.query import needed, without_values
 
@@ -50,10 +51,6 @@ _CODES = {  # what a SQLSTATE begins with; any other is a fault of the query
     "53400": "sort_space_exceeded",  # temp_file_limit of the server
 }
 _NAMES_IN_QUOTES = ("08", "25", "28", "3D", "42", "53", "55", "57")  # classes that quote names and never a value
-
-
-class Interrupted(BuildFailed):
-    """A statement was ended because its time was over, or nobody waits for it any more."""
 
 
 def driver() -> Any:
@@ -204,25 +201,12 @@ class Session:
         """
         if seconds is None and given_up is None:
             return self.execute(sql, binds)
-        began = time.monotonic()
-        with self.told(binds):
-            self.link.send_query_params(sql.encode(), None)
-            ready = select.poll()
-            ready.register(self.link.socket, select.POLLIN)
-            ended = False
-            while self.link.is_busy():
-                if not ended and (
-                    (seconds is not None and time.monotonic() - began >= seconds) or (given_up and given_up())
-                ):
-                    ended = True
-                    self.cancel()
-                ready.poll(LOOK_SECONDS * 1000)
-                self.link.consume_input()
-            result = self.result()
-        if ended:
-            self.back()
-            raise Interrupted("source_failed", cause="the statement was ended")
-        return self.good(result, binds, began)
+        asked = Asked(self, sql, binds, seconds, given_up)
+        ready = select.poll()
+        ready.register(self.link.socket, select.POLLIN)
+        while not asked.done():
+            ready.poll(LOOK_SECONDS * 1000)
+        return asked.result()
 
     def copy(self, sql: str, binds: Mapping[str, Any] | None = None) -> Generator[tuple[int, bytes], None, int]:
         """What a COPY sends, in bounded pieces of whole rows; its count comes at the end.

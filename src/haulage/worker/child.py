@@ -1,5 +1,7 @@
 """The process that builds one file; ``process.py`` starts it, its order is the first line of its input.
 
+It loads what it needs before it reads the order, so that one that was started before its run was known has done so.
+
 It knows nothing of the queue and imports no store. It dies with its supervisor, also in the middle of a
 silent statement: a thread waits on the lifeline pipe, whose other end the supervisor holds, and kills the
 whole process group at its end. Where code of the host runs in it, a keeper above it does that (``keeper.py``).
@@ -19,7 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from haulage.core.ports import Sink
     from haulage.core.progress import Progress
@@ -45,6 +47,8 @@ def main() -> None:
     from haulage.core.errors import BuildFailed
     from haulage.exports.build import BuildOrder
 
+    _load(word for word in sys.argv[3:] if word != BELOW_KEEPER)
+
     def tell(message: dict[str, object]) -> None:
         line = json.dumps(message).encode() + b"\n"
         while line:
@@ -58,6 +62,7 @@ def main() -> None:
 
     try:
         order = BuildOrder.from_json(sys.stdin.readline())
+        _work_in(order.folder)
         by_command = "command" in order.plan
         built = _built_by_command(order, progressed) if by_command else _built(order, progressed, entered)
         tell({"built": built._asdict()})
@@ -68,6 +73,13 @@ def main() -> None:
     except Exception as problem:  # noqa: BLE001 - whatever it was, the run must end with a code
         code = "out_of_memory" if _is_full() else "build_failed"
         tell({"failed": code, "detail": None, "cause": f"{type(problem).__name__}: {problem}"[:500]})
+
+
+def end() -> None:
+    """End, and take nothing apart: that takes longer than a small file. Only code of the host may count on it."""
+    if BELOW_KEEPER not in sys.argv[3:]:
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: Callable[[str], None]) -> Built:
@@ -82,16 +94,32 @@ def _built(order: BuildOrder, progressed: Callable[[Progress], None], entered: C
         source = pages.open_source(order.host, order.plan["pages"])
     else:
         if order.format != "csv":
-            sys.modules["numpy"] = None  # type: ignore[assignment]  # pyarrow would load it in vain, and 14 MiB with it
+            # pyarrow would load it in vain, and 14 MiB with it
+            sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
         name = f"haulage {os.path.basename(order.folder)}"  # noqa: PTH119 - pathlib takes 6 ms to load
-        told = {"seconds": order.seconds, "name": name, "connections": order.connections}
-        source = open_source(order.source_url, order.busy_seconds, **told)
+        many = {"connections": order.connections, "readers": int(order.plan.get("parallel", 1))}
+        source = open_source(order.source_url, order.busy_seconds, seconds=order.seconds, name=name, **many)
     if scheme_of(order.source_url) in SERVERS or order.format == "parquet":  # ctypes takes 10 ms to load
         _settle_memory()
     _limit(order)
     if scheme_of(order.source_url) in SERVERS:
         _cancel_when_told(source)
     return build(order, source, _sink(order), progressed, entered)
+
+
+def _load(schemes: Iterable[str]) -> None:
+    """Load what the sources of these technologies need; whatever cannot be loaded, the build will say."""
+    from haulage.sources import load
+
+    for scheme in schemes:
+        with suppress(Exception):
+            load(scheme)
+
+
+def _work_in(folder: str) -> None:
+    """Make the run's own folder that in which we work, and keep what is put aside; SQLite sorts there."""
+    os.chdir(folder)
+    os.environ["TMPDIR"] = os.environ["SQLITE_TMPDIR"] = folder
 
 
 def _built_by_command(order: BuildOrder, progressed: Callable[[Progress], None]) -> Built:

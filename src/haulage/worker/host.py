@@ -76,7 +76,7 @@ def rehearse(requester: Mapping[str, Any], pages: Mapping[str, Any]) -> list[str
                 check=False,
                 text=True,
                 cwd=folder,
-                env=environment_of_child(folder),
+                env=environment_of_child() | {"TMPDIR": folder},
                 timeout=REHEARSAL_SECONDS,
             )
         except subprocess.TimeoutExpired:

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,10 +29,11 @@ from haulage.exports.life import ExportLife, ExportRun
 from haulage.exports.offered import format_made
 from haulage.exports.stored import told, unreadable
 from haulage.formats import file_name, media_type
-from haulage.sources import end_session
+from haulage.sources import COUNT_BESIDE, end_session, scheme_of
 from haulage.worker.heartbeat import Heartbeat, Holding
 from haulage.worker.host import host_of
 from haulage.worker.process import Child
+from haulage.worker.spare import Spare
 
 LISTEN_SECONDS = 0.1  # between two looks at cancel, lease and clock
 SETTLE_RETRY_SECONDS = 60  # how long a settle is tried again when the store does not answer
@@ -70,6 +71,7 @@ class Bench:
     permit: Callable[[ExportRun], None]  # raises BuildFailed("permission_lost")
     observe: events.Observe
     revision: Callable[[ExportRun], str | None] = lambda _run: None  # of what may be seen, where code of the host says
+    spare: Spare = field(default_factory=Spare)
 
 
 class Stop(StrEnum):
@@ -190,18 +192,24 @@ class Lane:
             progress_seconds=bench.limits.progress_seconds,
             upload=upload,
             seconds=seconds,
-            connections=self._connections(),
+            connections=self._connections(url),
             host=host,
         )
         self._url = url
+        spare = None if host else bench.spare.take()
+        if spare is not None:
+            spare.give(order.to_json())
+            return spare
         try:
-            return Child(order.to_json(), str(folder), kept=host is not None)
+            return Child(order.to_json(), kept=host is not None)
         except OSError as problem:
             raise BuildFailed("build_failed", cause=f"no process could be started: {problem}") from problem
 
-    def _connections(self) -> int:
+    def _connections(self, url: str) -> int:
         """How many connections to its source the build may have: one, and one for each slot that is idle."""
         wanted, slots = int(self._run.plan.get("parallel", 1)), self._bench.limits.slots
+        if scheme_of(url) in COUNT_BESIDE:
+            wanted = max(2, wanted)
         if wanted == 1:
             return 1
         try:

@@ -1,5 +1,7 @@
 """One child process: started in its own group, heard over a pipe, ended by TERM, then KILL, then reaped.
 
+It may be started before there is anything to build (``spare.py``), and is given its order then.
+
 Ours and theirs of the four pipes::
 
     order    -->  standard input   one line, written as it is read, so that no order is too long for a pipe
@@ -17,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from typing import Any
 from haulage.sources.processes import end_forsaken
 from haulage.worker.child import BELOW_KEEPER
 
-START = "from haulage.worker.child import main; main()"  # as -c, since -m takes 5 ms more to find it
+BUILD = "from haulage.worker.child import end, main; main()"  # as -c, since -m takes 5 ms more to find it
+START = BUILD + "; end()"
 STDERR_KEPT = 4_096  # bytes of a child's last words, for the log
 PIPE_BYTES = 65_536  # what a pipe holds: one read empties the pipe of a child that has ended
 CLOSING_SECONDS = 0.002  # between two looks at a child that has closed its report and is about to end
@@ -38,11 +41,13 @@ KEPT_PREFIXES = ("LC_", "PYTHON")
 class Child:
     """A child process, and our ends of the pipes to it."""
 
-    def __init__(self, order: str, folder: str, *, kept: bool = False) -> None:
-        """Start it in this folder; its order is one line. The thread that starts it must live as long as it does.
+    def __init__(self, order: str | None = None, *, kept: bool = False, loads: Sequence[str] = ()) -> None:
+        """Start it; its order is one line. The thread that starts it must live as long as it does.
 
         Args:
+            order: what it builds; None for one that waits for ``give``.
             kept: it runs code of the host, so what we see as the child is the keeper of the build (``keeper.py``).
+            loads: the technologies of sources whose drivers it loads while it waits.
 
         Raises:
             OSError: no process could be started.
@@ -50,17 +55,17 @@ class Child:
         self._selector = selectors.DefaultSelector()
         self._kept = kept
         self._kill_at: float | None = None  # monotonic seconds, of a keeper that was told to end all
-        self._order = order.encode()
+        self._order = b""
         self._line = b""
         self._last_words = b""
         with ExitStack() as theirs, ExitStack() as ours:
             ours.callback(self._selector.close)
             self._lifeline = ours.enter_context(ExitStack())
             lifeline_end, _ = _pipe(theirs, self._lifeline)
-            order_end, order_in = _pipe(theirs, ours)
+            order_end, self._order_in = _pipe(theirs, ours)
             self._report, report_end = _pipe(ours, theirs)
             words, words_end = _pipe(ours, theirs)
-            words_of_start = [str(lifeline_end), str(report_end), *([BELOW_KEEPER] if kept else [])]
+            words_of_start = [str(lifeline_end), str(report_end), *([BELOW_KEEPER] if kept else loads)]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", START, *words_of_start],
                 stdin=order_end,
@@ -68,14 +73,20 @@ class Child:
                 stderr=words_end,
                 pass_fds=(lifeline_end, report_end),
                 process_group=0,
-                env=environment_of_child(folder),
-                cwd=folder,
+                env=environment_of_child(),
+                cwd="/",
             )
             self._ours = ours.pop_all()
-        os.set_blocking(order_in, False)
-        self._selector.register(order_in, selectors.EVENT_WRITE, self._write_order)
+        os.set_blocking(self._order_in, False)
         self._selector.register(self._report, selectors.EVENT_READ, self._hear_report)
         self._selector.register(words, selectors.EVENT_READ, self._hear_words)
+        if order is not None:
+            self.give(order)
+
+    def give(self, order: str) -> None:
+        """Give one that waits its order, once."""
+        self._order = order.encode()
+        self._selector.register(self._order_in, selectors.EVENT_WRITE, self._write_order)
 
     @property
     def pid(self) -> int:
@@ -167,11 +178,10 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return read, write
 
 
-def environment_of_child(folder: str) -> dict[str, str]:
+def environment_of_child() -> dict[str, str]:
     """A child gets none of our secrets, and finds what we find although it works in another folder."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     # Our own package comes last: it may have been found through the folder that we were started in.
     path = [*filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)), PACKAGES]
     kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, path))
-    # SQLite sorts in the run's own folder; one malloc arena keeps the address space within its limit.
-    return kept | {"SQLITE_TMPDIR": folder, "TMPDIR": folder, "MALLOC_ARENA_MAX": "1"}
+    return kept | {"MALLOC_ARENA_MAX": "1"}  # one arena keeps the address space within its limit

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
@@ -28,6 +28,7 @@ from haulage.core.ports import Presence, Runs, Terms, Watcher, Workers
 from haulage.exports.life import ExportRun
 from haulage.worker.heartbeat import Heartbeat
 from haulage.worker.lanes import Bench, Lane, Workshop
+from haulage.worker.spare import Spare
 from haulage.worker.sweeper import Sweeper
 
 HINT_SECONDS = 0.02  # between two looks at the hint of a store that cannot call us
@@ -35,6 +36,9 @@ NEAR_SECONDS = 0.004  # between two looks right after a write; its commit comes 
 FADING = 4  # later looks come after a quarter of the time that has passed since the write
 LOOK_SECONDS = 1.0  # without a hint the queue is looked at all the same
 BACKOFF_SECONDS_MAX = 5.0
+CALM_SECONDS = (
+    1.0  # after the last claim, before a spare child is started: beside a build that starts it would cost time
+)
 
 
 class WorkerStore(Protocol):
@@ -71,11 +75,13 @@ class Supervisor:
         lanes: int,
         version: str,
         only_run: str | None = None,
+        loads: Sequence[str] = (),
         observe: events.Observe = events.ignore,
     ) -> None:
         """Every start has an id of its own, so that no restart is taken for its predecessor.
 
         Args:
+            loads: the technologies of sources whose drivers a spare child loads.
             only_run: a private worker claims this run and no other, and counts for nobody else.
         """
         self.id = new_id()
@@ -104,7 +110,11 @@ class Supervisor:
             only_run=only_run,
         )
         self._heartbeat = Heartbeat(store.exports, limits, self._announce, observe)  # type: ignore[arg-type]  # any Runs beats
-        self._bench = Bench(store.exports, artifacts, limits, self._heartbeat, source_of, permit, observe, revision)
+        self._spare = Spare(loads)
+        self._claimed_at = time.monotonic()  # or begun to
+        self._bench = Bench(
+            store.exports, artifacts, limits, self._heartbeat, source_of, permit, observe, revision, self._spare
+        )
         self._terms = Terms(
             worker=self.id,
             lease_seconds=limits.lease_seconds,
@@ -156,8 +166,10 @@ class Supervisor:
                 if self._free() and (watcher.changed() or rung or time.monotonic() >= look_at):
                     look_at = time.monotonic() + LOOK_SECONDS
                     while self._free() and self._claim_one():
-                        pass
+                        self._claimed_at = time.monotonic()
                 backoff = 0.0
+                if self._terms.only is None and self._free() and time.monotonic() > self._claimed_at + CALM_SECONDS:
+                    self._spare.start()
                 # Waiting can fail too: who tells of changes does it by a connection.
                 rung = self._wait_for_a_change(watcher) if self._free() else self._bell.wait(LOOK_SECONDS)
             except Exception as problem:  # noqa: BLE001 - a row that a disk has damaged must not end every worker
@@ -247,6 +259,7 @@ class Supervisor:
             lane.stop()
         for lane in lanes:
             lane.thread.join()
+        self._spare.close()
 
     def _leave(self) -> None:
         try:
