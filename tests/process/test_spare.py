@@ -10,15 +10,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.process.house import Bench, descriptors, until
+from tests.process.house import BUILD, Bench, descriptors, until
 from tests.process.test_child import order_for, talk
 
 from haulage.worker import process
 from haulage.worker.child import BELOW_KEEPER
-from haulage.worker.spare import Spare
+from haulage.worker.spare import MEMORY_FROM, Spare
 from haulage.worker.supervisor import CALM_SECONDS, LOOK_SECONDS
 
 SOON_SECONDS = CALM_SECONDS + LOOK_SECONDS + 0.5  # after which one that may be started would be there
@@ -135,6 +136,24 @@ def test_a_private_worker_has_none(house):
     assert [] == born_of(worker.pid)
 
 
+@pytest.mark.parametrize("memory_bytes", [MEMORY_FROM - 1, MEMORY_FROM])
+def test_a_build_of_little_memory_has_one_of_its_own(house, memory_bytes):
+    dataset = house.catalogue.find("names")
+    house.catalogue._datasets["names"] = replace(dataset, limits=replace(BUILD, memory_bytes=memory_bytes))
+    house.pretend_a_worker()
+    run = house.request()
+    spare = Spare()
+    with Bench(house, spare=spare) as bench:
+        spare.start()
+        bench.work()
+        left = spare.take(MEMORY_FROM)
+
+    assert "ready" == house.get(run).state
+    assert (left is None) == (memory_bytes >= MEMORY_FROM)
+    if left is not None:
+        left.reap()
+
+
 def test_no_descriptor_and_no_zombie_of_it_stays(house):
     house.pretend_a_worker()
     runs = [house.request(rows=rows) for rows in (1, 2)]
@@ -152,7 +171,7 @@ def test_no_descriptor_and_no_zombie_of_it_stays(house):
             os.kill(waits, signal.SIGKILL)
             until(lambda: set(born_of(os.getpid())) == set(ours))
             if dies == "one that is taken":
-                assert spare.take() is None
+                assert spare.take(MEMORY_FROM) is None
         spare.start()
         assert 1 == len(set(born_of(os.getpid())) - set(ours))
         spare.close()

@@ -196,7 +196,7 @@ class Lane:
             host=host,
         )
         self._url = url
-        spare = None if host else bench.spare.take()
+        spare = None if host else bench.spare.take(run.plan["limits"]["memory_bytes"])
         if spare is not None:
             spare.give(order.to_json())
             return spare

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+from haulage.core.limits import MIB
 from haulage.worker.process import Child
+
+MEMORY_FROM = 256 * MIB  # of a build; in less, a driver that it does not need would be missing
 
 
 class Spare:
@@ -33,8 +36,10 @@ class Spare:
                 with suppress(OSError):  # A lane that can start none either says so of its run.
                     self._child = Child(loads=self._loads)
 
-    def take(self) -> Child | None:
-        """The child that waits, if one does."""
+    def take(self, memory_bytes: int) -> Child | None:
+        """The child that waits, if one does, for a build that may have so much memory."""
+        if memory_bytes < MEMORY_FROM:
+            return None
         with self._lock:
             child, self._child = self._child, None
         if child is not None and child.ended():
@@ -44,6 +49,6 @@ class Spare:
 
     def close(self) -> None:
         """End it."""
-        child = self.take()
+        child = self.take(MEMORY_FROM)
         if child is not None:
             child.reap()
