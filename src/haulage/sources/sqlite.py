@@ -246,6 +246,8 @@ class SqliteSnapshot:
         transaction, in the slower way, from after the rows already given. A statement that would not give the
         same rows again, because it draws lots, is run in the slower way from the first row on.
         """
+        if self._outside is not None:
+            self._outside.end_readers()  # begun for lines that nobody asked for: of another dialect, or for a bucket
         names = self._names(reading)
         shown = ", ".join(quoted(name.inside) for name in chosen(reading, names))
         sql = self._wrapped(reading, shown) + order_by(reading, names)
@@ -284,10 +286,7 @@ class SqliteSnapshot:
         if profile not in IF_FIT or self._outside is None:
             return None
         made = self._made(reading, IF_FIT[profile])
-        stream = None if made is None else self._outside.stream(self._connection, made)
-        if stream is None:
-            self._outside.end_readers()
-        return stream
+        return None if made is None else self._outside.stream(self._connection, made)
 
     def _made(self, reading: Reading, line_end: str) -> Made | None:
         """The statement of the rows for another reader; None where our encoder would change what it gives."""
