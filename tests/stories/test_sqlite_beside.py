@@ -200,7 +200,9 @@ def test_columns_of_a_table_without_rowids_lie_elsewhere_than_they_are_declared(
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("create table w (a, b text primary key) without/**/rowid")
-        connection.executemany("insert into w values (?, ?)", [(1e-7 if i == 9 else "word", f"k{i}") for i in range(20)])
+        connection.executemany(
+            "insert into w values (?, ?)", [(1e-7 if i == 9 else "word", f"k{i}") for i in range(20)]
+        )
         connection.commit()
     source = open_source(f"sqlite:///{path}")
     with reader() as process:

@@ -246,8 +246,6 @@ class SqliteSnapshot:
         transaction, in the slower way, from after the rows already given. A statement that would not give the
         same rows again, because it draws lots, is run in the slower way from the first row on.
         """
-        if self._outside is not None:
-            self._outside.end_readers()  # begun for lines that nobody asked for: of another dialect, or for a bucket
         names = self._names(reading)
         shown = ", ".join(quoted(name.inside) for name in chosen(reading, names))
         sql = self._wrapped(reading, shown) + order_by(reading, names)
@@ -336,6 +334,8 @@ class SqliteSnapshot:
         return called
 
     def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
+        if self._outside is not None:
+            self._outside.end_readers()  # begun for lines that nobody asked for: of another dialect, or for a bucket
         with told(reading.binds):
             cursor = self._connection.execute(sql, binds_of(reading))
             try:
