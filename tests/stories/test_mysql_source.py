@@ -9,9 +9,10 @@ import pytest
 from pyarrow import parquet
 from tests.servers import mariadb, mysql
 from tests.stories.building import Yard, query
-from tests.stories.test_mariadb_source import MariadbYard, built_twice, joined
+from tests.stories.test_mariadb_source import PLAIN, MariadbYard, built_twice, joined
 
 from haulage.core.catalogue import Column
+from haulage.sources import open_source
 
 pytestmark = pytest.mark.slow
 __all__ = ["joined"]
@@ -108,6 +109,19 @@ def test_columns_of_a_sum_are_known_without_working_it_out(yard):
     dataset = query(f"select total, total from (select sum(a.i) as total from {rows}) as of_all")
 
     assert [] == yard.problems(dataset)
+
+
+def test_what_index_lacks_is_seen_in_the_plan(yard):
+    """That of MySQL 9 has other words, unless it is asked for the older one."""
+    yard.run("drop table if exists t", "create table t (i integer primary key, k integer)")
+    for first in range(0, 8_000, 4_000):
+        yard.run("insert into t values " + ", ".join(f"({i}, {i % 4000})" for i in range(first, first + 4_000)))
+    yard.run("analyze table t")
+    asked = PLAIN._replace(sql="select * from t where k = :k", binds={"k": 7}, types={"k": "integer"})
+    with open_source(yard.url).snapshot() as snapshot:
+        (advice,) = snapshot.advice(asked)
+
+    assert advice.statement.endswith("`t` (`k`)")
 
 
 if mysql.PROGRAM:  # MariaDB has other functions for them
