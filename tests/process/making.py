@@ -1,7 +1,7 @@
 """A command that builds a file, as it should and as it should not: ``making.py MODE FILE REPORT REQUEST …``."""
 
 # It starts for every test, and pathlib takes as long to load as all the rest.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH109, PTH116, PTH123, PTH202, PTH208, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH109, PTH116, PTH123, PTH202, PTH208, PTH211
 from __future__ import annotations
 
 import contextlib
@@ -189,6 +189,21 @@ def grows_fast_and_excuses_itself() -> None:
 def many_files() -> None:
     for number in range(10**6):
         write(b"x" * 262_144, f"temporary{number}")
+
+
+def files_without_a_name() -> None:
+    """As Python's and C's temporary files are; in a process below this one."""
+
+    def fill() -> None:
+        kept = []
+        while len(kept) < 1_000:
+            kept.append(os.open("temporary", os.O_RDWR | os.O_CREAT))
+            os.unlink("temporary")
+            os.write(kept[-1], b"x" * 262_144)
+        time.sleep(3600)
+
+    fork(fill)
+    for_ever()
 
 
 def deep_folders() -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
 
@@ -126,6 +126,30 @@ def leaving(_requester, _cursor, _limit, rows):
 def raising_in_its_rows(_requester, _cursor, _limit, rows):
     yield_some = ({"i": 1 // (2 - i), "name": "n"} for i in range(5))
     return Page(yield_some)
+
+
+def none_among_its_rows(_requester, _cursor, _limit, rows):
+    return Page([*rows_from(1, 2), None, *rows_from(4, 5)])
+
+
+class Lazy(dict):
+    """A record that is looked up when somebody reads it."""
+
+    def __getitem__(self, key):
+        raise LookupError(f"no {key} there")
+
+
+def raising_in_a_row(_requester, _cursor, _limit, rows):
+    return Page([Lazy(row) for row in rows_from(1, 2)])
+
+
+class NoZone(tzinfo):
+    def utcoffset(self, _at):
+        raise LookupError("no such zone")
+
+
+def of_a_zone_that_is_none(_requester, _cursor, _limit, rows):
+    return Page(rows_from(1, 2), None, datetime(2026, 1, 31, tzinfo=NoZone()))
 
 
 def too_many(_requester, _cursor, limit, rows):

@@ -246,8 +246,9 @@ def test_a_file_may_be_as_large_as_allowed_and_not_by_one_byte_larger(makes):
     assert ("ready", "bytes_exceeded") == (just.state, over.failure_code)
 
 
-def test_what_it_writes_besides_is_limited_too(house, makes):
-    run = makes("many_files", limits=replace(BUILD, sort_bytes=8 * MIB))
+@pytest.mark.parametrize("mode", ["many_files", "files_without_a_name"])
+def test_what_it_writes_besides_is_limited_too(house, makes, mode):
+    run = makes(mode, limits=replace(BUILD, sort_bytes=8 * MIB))
 
     assert "sort_space_exceeded" == run.failure_code
     assert "The command used more than the 8,388,608 bytes allowed for temporary files." == run.failure_detail

@@ -316,15 +316,25 @@ def test_numpy_is_loaded_while_many_rows_are_counted(yard, monkeypatch, given_up
     assert loaded.is_set() == (given_up is None)
 
 
-def test_to_see_its_columns_ends_no_statement(yard, monkeypatch):
+def test_to_see_its_columns_runs_and_ends_no_statement(yard, monkeypatch):
     ended = []
     monkeypatch.setattr(mariadb_session.Session, "kill", lambda _session: ended.append("a statement"))
     with open_source(yard.url).snapshot() as snapshot:
-        assert ["seq"] == [each.key for each in snapshot.columns(PLAIN._replace(sql="select seq from seq_1_to_10"))]
+        for sql, keys in (
+            ("select seq, sleep(3600) as s from seq_1_to_10", ["seq", "s"]),
+            ("select seq, seq from seq_1_to_10 limit 9", ["seq", "seq_2"]),  # two of one name have no place in a wrap
+            ("select seq, '?' as mark from seq_1_to_10", ["seq", "mark"]),
+        ):
+            assert keys == [each.key for each in snapshot.columns(PLAIN._replace(sql=sql))]
         assert [] == ended
-        sql = "select seq, seq from seq_1_to_10 limit 9"  # a limit of its own, and one name twice
-        assert ["seq", "seq_2"] == [each.key for each in snapshot.columns(PLAIN._replace(sql=sql))]
-        assert 1 == len(ended)
+
+
+def test_a_mark_for_a_value_is_refused_and_nothing_is_out_of_step(yard):
+    with open_source(yard.url).snapshot() as snapshot:
+        with pytest.raises(BuildFailed) as failed:
+            list(snapshot.batches(PLAIN._replace(sql="select seq, ? as a, ? as b from seq_1_to_10 where seq > ?")))
+        assert "source_failed" == failed.value.code
+        assert 3 == snapshot.count(PLAIN._replace(sql="select seq from seq_1_to_3"), 10)
 
 
 MOST = 2**24 - 1  # bytes of one packet

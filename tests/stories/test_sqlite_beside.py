@@ -26,6 +26,7 @@ from haulage.exports.build import BuildOrder, build
 from haulage.formats.csv import CsvEncoder
 from haulage.formats.format import Unfit
 from haulage.sources import open_source, sqlite_beside, sqlite_outside, sqlite_plain
+from haulage.sources.sqlite import SqliteSnapshot
 from haulage.sources.sqlite_beside import BesideStream, Reader
 from haulage.sources.sqlite_plain import Plan
 from haulage.worker.process import Child
@@ -194,6 +195,23 @@ def test_texts_and_numbers_of_every_kind_are_written_the_same(tmp_path, monkeypa
         process.stdin.close()
 
 
+def test_columns_of_a_table_without_rowids_lie_elsewhere_than_they_are_declared(tmp_path, monkeypatch):
+    """Its key lies first: a column without a type was taken for the text of the key, and a float in it for text."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table w (a, b text primary key) without/**/rowid")
+        connection.executemany(
+            "insert into w values (?, ?)", [(1e-7 if i == 9 else "word", f"k{i}") for i in range(20)]
+        )
+        connection.commit()
+    source = open_source(f"sqlite:///{path}")
+    with reader() as process:
+        plan = planned(source, "select a, b from w", monkeypatch)
+        assert plan is not None
+        assert read_by(process, source._uri, plan) is None
+        process.stdin.close()
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -282,6 +300,27 @@ def test_where_the_excel_dialect_or_the_driver_is_wanting_the_file_is_made_of_va
 
     assert with_driver == yard.build(dataset)[1]
     assert [("whole", 4_000)] == ways
+
+
+def test_readers_that_were_begun_and_are_not_asked_end_before_the_first_row(yard, monkeypatch):
+    """While a count takes its time nobody knows yet that the file is of another dialect."""
+    count, rows, seen = SqliteSnapshot.count, CsvEncoder.rows, []
+
+    def counted(snapshot, *asked):
+        sqlite_beside.begin_early(snapshot._outside)
+        seen.append(len(readers_of(os.getpid())))
+        return count(snapshot, *asked)
+
+    def written(encoder, batch):
+        seen.append(len(readers_of(os.getpid())))
+        return rows(encoder, batch)
+
+    monkeypatch.setattr(sqlite_beside, "_cores", lambda: 2)
+    monkeypatch.setattr(SqliteSnapshot, "count", counted)
+    monkeypatch.setattr(CsvEncoder, "rows", written)
+    yard.build(query("select * from t"), options={"dialect": "excel"})
+
+    assert [2, 0] == seen[:2]
 
 
 @pytest.mark.parametrize(

@@ -133,18 +133,25 @@ def _moment(text: str) -> datetime | str:
         found = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if text == found.isoformat(" ") or text in _spellings(found) else text
+    return found if text == found.isoformat(" ") or _unpadded(text) in _spellings(found) else text
+
+
+def _unpadded(text: str) -> str:
+    """A time without the zeros that fill up its fraction: a ``datetime(3)`` has three digits, whatever its value."""
+    whole, point, fraction = text.partition(".")
+    zone = fraction.lstrip("0123456789")
+    digits = fraction[: len(fraction) - len(zone)].rstrip("0")
+    return f"{whole}{point if digits else ''}{digits}{zone}"
 
 
 def _spellings(moment: datetime) -> tuple[str, ...]:
-    """Of ISO 8601, the ways of Python and of databases: with T or a blank, with few digits, with hours of a zone."""
+    """Of ISO 8601, the ways of Python and of databases: T or a blank, few digits, a zone in hours, or called Z."""
     long = moment.isoformat(" ")
-    short = moment.replace(tzinfo=None).isoformat(" ")
-    if moment.microsecond:
-        short = short.rstrip("0")
     zone = long[26 if moment.microsecond else 19 :]
-    few = short + zone.removesuffix(":00")
-    return long, long.replace(" ", "T"), short + zone, few, few.replace(" ", "T")
+    short = _unpadded(long[: len(long) - len(zone)]) + zone
+    few = short.removesuffix(":00") if zone else short
+    utc = f"{few.removesuffix('+00')}Z" if zone == "+00:00" else few
+    return tuple(each.replace(" ", between) for each in (short, few, utc) for between in " T")
 
 
 def _clock(text: str) -> time | str:
@@ -152,8 +159,7 @@ def _clock(text: str) -> time | str:
         found = time.fromisoformat(text)
     except ValueError:
         return text
-    long = found.isoformat()
-    return found if text in (long, long.rstrip("0") if found.microsecond else long) else text
+    return found if _unpadded(text) == _unpadded(found.isoformat()) else text
 
 
 def _whole(text: str) -> int | str:

@@ -8,7 +8,7 @@ A condition is over the columns as the query gives them. What a source knows of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from haulage.core.errors import BuildFailed
@@ -36,15 +36,25 @@ def conditions(reading: Reading, names: Sequence[Name]) -> Mapping[Name, str]:
 
 
 def blanked(
-    reading: Reading, names: Sequence[Name], bound: Callable[[str], str], quoted: Callable[[str], str], wrap: str
+    reading: Reading,
+    names: Sequence[Name],
+    bound: Callable[[str], str],
+    quoted: Callable[[str], str],
+    wrap: str,
+    bits: Collection[Name] = (),
 ) -> str:
-    """The columns of the query as they are to be seen, each under its name inside the wrap."""
+    """The columns of the query as they are to be seen, each under its name inside the wrap.
+
+    Args:
+        bits: of which CASE would make text.
+    """
     hidden_unless = conditions(reading, names)
     cells = []
     for name in names:
         cell = f"{wrap}.{quoted(name.inside)}"
         if name in hidden_unless:
-            cell = f"case when (\n{bound(hidden_unless[name])}\n) then {cell} end"
+            shown = f"{cell} + 0" if name in bits else cell
+            cell = f"case when (\n{bound(hidden_unless[name])}\n) then {shown} end"
         cells.append(f"{cell} as {quoted(name.inside)}")
     return ", ".join(cells)
 

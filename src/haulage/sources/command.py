@@ -30,11 +30,12 @@ from typing import Any
 from haulage.core.commands import filled
 from haulage.core.errors import BuildFailed
 from haulage.exports.report import REPORT_BYTES
-from haulage.sources.processes import MARK, end_descendants
+from haulage.sources.processes import MARK, end_descendants, unlinked_bytes
 from haulage.sources.query import without_bound
 
 FOLDER, FILE, REPORT, REQUEST = "command", "file", "report.json", "request.json"
 LOOK_SECONDS = 0.05  # between two looks at what it has written
+UNLINKED_SECONDS = 0.25  # between two looks at what it has in files without a name, which take longer
 GRACE_SECONDS = 0.5  # between the TERM that its group gets and our end of whatever is left
 WORDS_BYTES = 4_096  # of what it says, kept for the log
 READ_BYTES = 1024 * 1024
@@ -87,6 +88,7 @@ class Command:
         self._allowed, self._refuse_bytes = allowed_bytes, refuse_bytes
         self._scratch_bytes = scratch_bytes
         self._words = b""
+        self._unlinked, self._unlinked_at = 0, 0.0
         self._libc = ctypes.CDLL(None)  # loaded before the fork
 
     @contextmanager
@@ -215,7 +217,10 @@ class Command:
             cause = f"its folder cannot be looked at: {problem.strerror}"
             raise BuildFailed("command_failed", cause=cause) from problem
         self._refuse_bytes(size)
-        if scratch > self._scratch_bytes:
+        if time.monotonic() >= self._unlinked_at:
+            self._unlinked = unlinked_bytes(os.stat(self._folder).st_dev)  # noqa: PTH116 - pathlib takes 6 ms to load
+            self._unlinked_at = time.monotonic() + UNLINKED_SECONDS
+        if scratch + self._unlinked > self._scratch_bytes:
             detail = f"The command used more than the {self._scratch_bytes:,} bytes allowed for temporary files."
             raise BuildFailed("sort_space_exceeded", detail)
 

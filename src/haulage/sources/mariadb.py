@@ -53,7 +53,6 @@ BATCH_ROWS = 256
 BATCH_BYTES = 1024 * 1024
 LINE_BYTES = 8 * 1024 * 1024  # that a line of a stream may have: a few of them are held at once
 UTF8 = ("utf8mb4", "utf8mb3", "utf8", "ascii")  # character sets whose bytes are those of UTF-8
-DUPLICATE_NAME = "1060:"
 _TYPES = {  # by the number of the protocol: ours, and the server's name
     0: ("decimal", "decimal"),
     1: ("integer", "tinyint"),
@@ -73,7 +72,8 @@ _TYPES = {  # by the number of the protocol: ours, and the server's name
     245: ("json", "json"),
     246: ("decimal", "decimal"),
 }
-_FLOAT, _TIMESTAMP, _BIT, _JSON = 4, 7, 16, 245
+_FLOAT, _TIMESTAMP, _BIT, _VECTOR, _JSON = 4, 7, 16, 242, 245
+_CAST = {_FLOAT: "cast({} as double)", _VECTOR: "cast({} as binary)"}  # which the driver would take for ASCII
 
 Reader = Callable[[Any], Any]  # of one cell that is not NULL
 
@@ -153,7 +153,7 @@ class Kind(NamedTuple):
 
     def written(self, column: str) -> str:
         """The SQL of this column as it comes."""
-        return f"cast({column} as double)" if self.number == _FLOAT else column
+        return _CAST.get(self.number, "{}").format(column)
 
     def reader(self, *, as_text: bool) -> Reader | None:
         """What makes a value of a cell; None where it stays as it comes."""
@@ -183,6 +183,7 @@ class MariadbSnapshot:
         self._session = session
         self._replaced: Counter[str] = Counter()
         self._known: tuple[Reading, dict[Name, Kind]] | None = None
+        self._bits: list[Name] = []  # of them, those with a condition
         self._counted = 0
         self.at: int | None = session.began
         self.session: str | None = f"{session.number} {session.host}"
@@ -206,16 +207,15 @@ class MariadbSnapshot:
             try:
                 described = self._session.described(f"select * from (\n{sql}\n) as {WRAP}", reading.binds)
             except BuildFailed as failed:
-                if not (failed.cause or "").startswith(DUPLICATE_NAME):
+                if not (failed.cause or "").startswith("1060:"):
                     raise
-                # Two columns of one name have no place in a wrap; the query by itself tells them.
-                described = self._session.described(sql, reading.binds, has_limit=True)
+                described = self._session.described(sql, reading.binds)  # two of one name have no place in a wrap
             own = [name for name, *_ in described]
             keys = unique_names(own)
             names = [Name(key, name, key) for key, name in zip(keys, own, strict=True)]
             kinds = dict(zip(names, [Kind(*entry[1:]) for entry in described], strict=True))
-            # CASE makes digits of a BIT.
-            kinds |= {name: WHOLE for name in conditions(reading, names) if kinds[name].number == _BIT}
+            self._bits = [name for name in conditions(reading, names) if kinds[name].number == _BIT]
+            kinds |= dict.fromkeys(self._bits, WHOLE)  # as a condition leaves them
             self._known = reading, kinds
         return self._known[1]
 
@@ -227,7 +227,7 @@ class MariadbSnapshot:
         else:
             query, listed = WRAP, ", ".join(_quoted(name.inside) for name in names)
             named = f"with {WRAP} ({listed}) as {sql} "
-        return f"{named}select {what} from {seen(reading, query, bound, names, _quoted)}"
+        return f"{named}select {what} from {seen(reading, query, bound, names, _quoted, self._bits)}"
 
     def grouped(self, reading: Reading, question: Question) -> Reading:
         """The groups of a reading; see ``core.source.Snapshot``. Text is of one group with the same bytes only."""
@@ -272,7 +272,7 @@ class MariadbSnapshot:
     def problems(self, reading: Reading) -> list[str]:
         """What is wrong with a query, or will be, as sentences."""
         try:
-            self._session.run(f"explain {self._selected(reading)[0]}", reading.binds)
+            self._session.described(self._selected(reading)[0], reading.binds)
         except BuildFailed as failed:
             return [f"the query fails: {failed.cause or failed.detail}"]
         return unknown_names(reading, list(self._kinds(reading)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from haulage.core.errors import BuildFailed
@@ -55,6 +56,8 @@ class MariadbFacts:
     def __init__(self, session: Session, sql: str, binds: Mapping[str, Any]) -> None:
         """Ask for the plan of a query as it runs."""
         self._session = session
+        with suppress(BuildFailed):  # MySQL 9 has another one; a server without the word has none
+            session.run("set session explain_json_format_version = 1")
         ((plan,),) = session.run(f"explain format=json {sql}", binds)
         self._plan = _read_plan(str(plan))
         ((own, version),) = session.run("select database(), version()")

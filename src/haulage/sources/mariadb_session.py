@@ -8,6 +8,7 @@ statement; who ends a build has to kill it, and ``max_statement_time`` is the la
 from __future__ import annotations
 
 import math
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,8 +137,8 @@ class Session:
         if "MariaDB" in str(version):
             # At its default a recursion ends after a thousand steps, with rows missing and no error.
             settings |= {"max_statement_time": seconds, "max_recursive_iterations": 2**32 - 1}
-        else:
-            settings |= {"max_execution_time": math.ceil(seconds * 1000)}
+        else:  # where it ends with one
+            settings |= {"max_execution_time": math.ceil(seconds * 1000), "cte_max_recursion_depth": 2**32 - 1}
         self.run("set session " + ", ".join(f"{name} = {value}" for name, value in settings.items()))
         self.run("set session transaction isolation level repeatable read")
         # All that was committed by this instant is in the snapshot, which is taken after it.
@@ -169,27 +170,26 @@ class Session:
         with self._watched(seconds, given_up), self.running(sql, binds) as cursor, told(binds):
             return list(cursor.fetchall())
 
-    def described(
-        self, sql: str, binds: Mapping[str, Any] | None = None, *, has_limit: bool = False
-    ) -> Sequence[tuple[str, int, int, int, bool]]:
-        """The columns of a statement that is not asked for a row: name, type, length, scale, whether it is bytes.
+    def described(self, sql: str, binds: Mapping[str, Any] | None = None) -> Sequence[tuple[str, int, int, int, bool]]:
+        """The columns of a statement that is not run: name, type, length, scale, whether it is bytes.
 
-        Args:
-            sql: the statement.
-            binds: whose values no error may tell.
-            has_limit: it may have one of its own, which counts more than ours, and is ended before its rows come.
+        It is only prepared, which the driver has no verb for. Not even ``limit 0`` or EXPLAIN keep MySQL from working
+        out the one row of a sum inside of another query.
         """
-        self.run("set session sql_select_limit = 0")
-        try:
-            with self.running(sql, binds) as cursor:
-                fields = vars(cursor)["_result"].fields or ()  # its description does not tell text from bytes
-                if not has_limit:
-                    cursor.fetchone()  # There is none, and nothing is left to be ended.
-                return [
-                    (each.name, each.type_code, each.length, each.scale, each.charsetnr == BINARY) for each in fields
-                ]
-        finally:
-            self.run(f"set session sql_select_limit = {2**64 - 1}")
+        from pymysql.constants.COMMAND import COM_STMT_CLOSE, COM_STMT_PREPARE
+        from pymysql.protocol import FieldDescriptorPacket
+
+        connection: Any = self._connection
+        with told(binds):
+            connection._execute_command(COM_STMT_PREPARE, sql)  # noqa: SLF001
+            _, number, columns, gaps = struct.unpack_from("<BIHH", connection._read_packet().get_all_data())  # noqa: SLF001
+            for _ in range(gaps + bool(gaps)):  # each ``?``, for which the statement itself will be refused
+                connection._read_packet()  # noqa: SLF001
+            fields = [connection._read_packet(FieldDescriptorPacket) for _ in range(columns)]  # noqa: SLF001
+            if columns:
+                connection._read_packet()  # noqa: SLF001 - that this was all
+            connection._execute_command(COM_STMT_CLOSE, struct.pack("<I", number))  # noqa: SLF001 - has no answer
+        return [(each.name, each.type_code, each.length, each.scale, each.charsetnr == BINARY) for each in fields]
 
     @contextmanager
     def running(self, sql: str, binds: Mapping[str, Any] | None = None) -> Iterator[Cursor]:

@@ -32,6 +32,7 @@ BATCH_ROWS = 256  # as the sources of SQL have them
 BATCH_BYTES = 1024 * 1024
 EMPTY_PAGES = 1_000  # one after the other, each with another cursor: nobody's filter is so fine
 CAUSE_CHARACTERS = 300
+END: Any = object()  # of a page
 AHEAD_SECONDS = 60  # that the clock of who made a snapshot may be ahead of ours
 
 
@@ -172,16 +173,17 @@ class PagesSnapshot:
             rows = iter(page.rows)
         while True:
             with _told(reading, f"page {number}"):
-                row = next(rows, None)
-            if row is None:
+                row = next(rows, END)  # a None among them is no end
+                wrong = "" if row is END or _is_row(row, keys) else _difference(row, keys)
+                cells = () if row is END or wrong else tuple([row[key] for key in shown])
+            if row is END:
                 break
             count += 1
             if count > self._rows:
                 raise BuildFailed("page_oversize", f"A page had more than the {self._rows:,} rows asked for.")
-            if not _is_row(row, keys):
-                cause = f"page {number}, row {count}: {_difference(row, keys)}"
+            if wrong:
+                cause = f"page {number}, row {count}: {wrong}"
                 raise BuildFailed("list_failed", cause=without_bound(cause, reading.binds))
-            cells = tuple([row[key] for key in shown])
             bytes_of_row = _size(cells, shown, reading, f"page {number}, row {count}")
             size += bytes_of_row
             batch_size += bytes_of_row
@@ -336,14 +338,14 @@ def _instant(page: Page) -> int | None:
     if page.snapshot_at is None:
         return None
     try:
-        if page.snapshot_at.tzinfo is not None:
-            instant = round(page.snapshot_at.timestamp() * 1000)
-            if instant <= (time.time() + AHEAD_SECONDS) * 1000:
-                return instant
-            raise BuildFailed("list_failed", cause="snapshot_at lies in the future")
-    except (AttributeError, ValueError, OverflowError):
-        pass
-    raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
+        instant = None if page.snapshot_at.tzinfo is None else round(page.snapshot_at.timestamp() * 1000)
+    except Exception:  # noqa: BLE001 - whatever it is, it is the function's
+        instant = None
+    if instant is None:
+        raise BuildFailed("list_failed", cause="snapshot_at is no instant with a zone")
+    if instant > (time.time() + AHEAD_SECONDS) * 1000:
+        raise BuildFailed("list_failed", cause="snapshot_at lies in the future")
+    return instant
 
 
 def _size(cells: Sequence[Any], keys: Sequence[str], reading: Reading, where: str) -> int:
@@ -351,8 +353,11 @@ def _size(cells: Sequence[Any], keys: Sequence[str], reading: Reading, where: st
     for key, cell in zip(keys, cells, strict=True):
         try:
             size += size_of(cell)
-        except NoValue as problem:
-            cause = f"{where}, column {key!r}: {without_bound(str(problem), reading.binds)}"
+        except MemoryError:
+            raise
+        except Exception as problem:  # also what a mapping of its own raises
+            words = str(problem) if isinstance(problem, NoValue) else f"{type(problem).__name__}: {problem}"
+            cause = f"{where}, column {key!r}: {without_bound(words, reading.binds)}"
             raise BuildFailed("list_failed", cause=cause[:CAUSE_CHARACTERS]) from problem
     return size
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -70,6 +71,19 @@ def reap_those(pids: Sequence[int]) -> None:
     for pid in pids:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def unlinked_bytes(device: int) -> int:
+    """What everything below us has in files of a device that have no name any more, or never had one."""
+    sizes: dict[int, int] = {}  # by the number of the file: several may have it open
+    for pid in _descendants(os.getpid()):
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as found:
+            for entry in found:
+                with suppress(OSError):
+                    status = entry.stat()
+                    if status.st_dev == device and status.st_nlink == 0 and stat.S_ISREG(status.st_mode):
+                        sizes[status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
 
 
 def _descendants(ancestor: int) -> Sequence[int]:

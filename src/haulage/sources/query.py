@@ -86,12 +86,13 @@ def seen(
     bound: Callable[[str], str],
     names: Sequence[Name],
     quoted: Callable[[str], str] = quoted,
+    bits: Collection[Name] = (),
 ) -> str:
     """What stands after FROM: the query with its condition, and its columns as the requester may see them."""
     rows = query + visible_rows(reading, bound)
     if not reading.blanked:
         return rows
-    return f"(\nselect {blanked(reading, names, bound, quoted, WRAP)} from {rows}\n) as {WRAP}"
+    return f"(\nselect {blanked(reading, names, bound, quoted, WRAP, bits)} from {rows}\n) as {WRAP}"
 
 
 def visible_rows(reading: Reading, bound: Callable[[str], str]) -> str:

@@ -284,10 +284,7 @@ class SqliteSnapshot:
         if profile not in IF_FIT or self._outside is None:
             return None
         made = self._made(reading, IF_FIT[profile])
-        stream = None if made is None else self._outside.stream(self._connection, made)
-        if stream is None:
-            self._outside.end_readers()
-        return stream
+        return None if made is None else self._outside.stream(self._connection, made)
 
     def _made(self, reading: Reading, line_end: str) -> Made | None:
         """The statement of the rows for another reader; None where our encoder would change what it gives."""
@@ -337,6 +334,8 @@ class SqliteSnapshot:
         return called
 
     def _fetched(self, sql: str, reading: Reading, skip: int) -> Batches:
+        if self._outside is not None:
+            self._outside.end_readers()  # begun for lines that nobody asked for: of another dialect, or for a bucket
         with told(reading.binds):
             cursor = self._connection.execute(sql, binds_of(reading))
             try:

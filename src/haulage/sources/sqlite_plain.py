@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,7 +84,12 @@ def _affinities(connection: sqlite3.Connection, operations: Sequence[tuple[Any, 
     results = [(first, count) for _, name, first, count, *_ in operations if name == "ResultRow"]
     if len(results) != 1:
         return None
-    roots = {cursor: root for _, name, cursor, root, database, *_ in operations if name == "OpenRead" and not database}
+    # With a number of columns it is a table with rowids; the places in any other are those of an index.
+    roots = {
+        cursor: root
+        for _, name, cursor, root, database, columns, *_ in operations
+        if name == "OpenRead" and not database and str(columns).isdecimal()
+    }
     first, count = results[0]
     return [_affinity(connection, operations, roots, register) for register in range(first, first + count)]
 
@@ -111,9 +115,9 @@ def _affinity(
 def _texts_of(connection: sqlite3.Connection, root: int | None) -> list[int]:
     """Which columns of a table have the affinity of text: no number stands in them."""
     found = connection.execute(
-        "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND rootpage = ?", (root,)
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = ?", (root,)
     ).fetchall()
-    if len(found) != 1 or re.search(r"without\s+rowid", found[0][1] or "", re.IGNORECASE):
+    if len(found) != 1:
         return []
     columns = connection.execute("SELECT type, hidden FROM pragma_table_xinfo(?)", (found[0][0],)).fetchall()
     if any(hidden for _, hidden in columns):  # their places in a row are others
