@@ -138,7 +138,7 @@ def test_what_is_committed_meanwhile_is_not_counted(yard):
 # -- counted first -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("why", ["few rows", "a sheet has an end", "no connection", "no right"])
+@pytest.mark.parametrize("why", ["few rows", "a sheet has an end", "the clock", "no connection", "no right"])
 def test_where_it_cannot_be_or_does_not_pay_rows_are_counted_first(yard, monkeypatch, why):
     asked = {"format": "xlsx"} if why == "a sheet has an end" else {}
     if why == "few rows":
@@ -154,7 +154,8 @@ def test_where_it_cannot_be_or_does_not_pay_rows_are_counted_first(yard, monkeyp
     counting = []
     monkeypatch.setattr(postgresql, "Counting", lambda *_asked, **_more: counting.append("beside"))
 
-    built, _ = beside(yard, query("select * from orders", key=("id",)), **asked)
+    sql = "select * from orders where now() > '2020-01-01'" if why == "the clock" else "select * from orders"
+    built, _ = beside(yard, query(sql, key=("id",)), **asked)
 
     assert (ROWS, ROWS, ()) == (built.rows, built.total, built.notices)
     assert ([ROWS], []) == (totals(yard), counting)
@@ -220,6 +221,13 @@ def test_its_session_is_ended_with_that_of_the_rows(yard):
             with fails("source_unavailable"):
                 counting.total()
             assert 0 == at_work(yard) == at_work(yard, "idle in transaction")
+
+
+def test_what_depends_on_its_session_is_counted_again_in_that_of_the_rows(yard):
+    """An instant that only a function asks for would be one, too."""
+    built, content = beside(yard, query("select id from orders where id <= 500 + pg_backend_pid() % 1000"))
+    assert built.rows == built.total == len(content.splitlines()) - 1
+    assert 0 == at_work(yard)
 
 
 def test_rows_that_are_others_than_were_counted_are_no_file(yard):

@@ -287,6 +287,24 @@ def test_a_parquet_file_that_is_read_twice_says_it_too(kept, split):
     assert NOT_USED in built.notices
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select id, now() as at from orders",
+        "select id, at from orders where at < current_date + 7",
+        "select id, localtimestamp as l from orders",
+        "select id, statement_timestamp() as s from orders",
+    ],
+)
+def test_what_asks_the_clock_asks_one(kept, split, sql):
+    """Each connection has a clock of its own: its transaction began a moment later."""
+    built, content = over(kept, 2, query(sql, key=("id",)))
+    assert NOT_USED in built.notices
+    assert [] == split
+    if "where" not in sql:
+        assert 1 == len({line.split(b",")[1] for line in content.splitlines()[1:]})
+
+
 def test_what_is_another_value_each_time_is_so_in_every_part_too(kept, split):
     _, content = over(kept, 2, query("select id, random() as r from orders", key=("id",)))
     values = [line.split(b",")[1] for line in content.splitlines()[1:]]

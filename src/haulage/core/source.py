@@ -93,6 +93,9 @@ class Counting(Protocol):
             BuildFailed: as ``Snapshot.count``.
         """
 
+    def again(self) -> int | None:
+        """Count once more, where the rows were read, after the last of them: a query may depend on its session."""
+
 
 @runtime_checkable
 class CountsBeside(Protocol):

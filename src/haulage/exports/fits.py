@@ -60,6 +60,7 @@ class Total:
         """Refuse more than may be."""
         self._order = order
         self._beside = beside
+        self._is_open = beside is not None
         self._counted = counted
         self.rows = counted  # that are expected
         self.has_changed = False
@@ -71,8 +72,8 @@ class Total:
 
     def now(self) -> int | None:
         """What is known at the moment."""
-        if self._beside is not None and self._beside.done():
-            self._take(self._beside)
+        if self._beside is not None and self._is_open and self._beside.done():
+            self._take(self._beside.total())
         return self.rows
 
     def looked(self, rows: int, *, exact: bool) -> None:
@@ -83,20 +84,25 @@ class Total:
 
     def came(self, rows: int, *, exact: bool, at_end: bool = False) -> None:
         """So many have been read, or are all. In a source without a snapshot, they may be others than were counted."""
-        if at_end and self._beside is not None:
-            self._take(self._beside)
+        if self._beside is not None:
+            if at_end:
+                self._close(self._beside, rows)
+            elif self.rows is not None and rows > self.rows:
+                self.rows = None
         if self.rows is None or not (rows > self.rows or (at_end and rows < self.rows)):
             return
         if exact:
             refuse_difference(self.rows, f"{rows:,}" if at_end else f"more than {self.rows:,}")
         self.rows, self.has_changed = None, True
 
-    def _take(self, beside: Counting) -> None:
-        self._beside = None
-        counted = beside.total()
-        if counted is not None:
-            refuse_rows(self._order, counted)
-            self._counted = counted
-            if self.rows is not None and self.rows != counted:
-                refuse_difference(counted, f"{self.rows:,}")
-            self.rows = counted
+    def _close(self, beside: Counting, rows: int) -> None:
+        """Compare with what was counted beside, and where that is another number, with what is counted here."""
+        if self._is_open:
+            self._take(beside.total())
+        if self._counted is not None and self._counted != rows:
+            self._take(beside.again())
+
+    def _take(self, counted: int | None) -> None:
+        self._is_open = False
+        refuse_rows(self._order, counted or 0)
+        self.rows = self._counted = counted

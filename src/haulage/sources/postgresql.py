@@ -22,7 +22,7 @@ from haulage.core.reading import Column, Reading, unique_names
 from haulage.sources.grouping import Spoken, Sum, Value, grouped_reading
 from haulage.sources.postgresql_asked import Counting, Interrupted
 from haulage.sources.postgresql_grouping import key_of, ordered, summed
-from haulage.sources.postgresql_parallel import ALONE, Rows, in_order, parts_of, plan_of
+from haulage.sources.postgresql_parallel import ALONE, Rows, asks_the_clock, in_order, parts_of, plan_of
 from haulage.sources.postgresql_rows import Kind, batches_of, kind_of
 from haulage.sources.postgresql_session import STATEMENT_SECONDS, Session, connect, driver, end_session
 from haulage.sources.postgresql_text import copied_as, copied_name
@@ -296,7 +296,8 @@ class PostgresqlSnapshot:
             return None
         try:
             self._session.enter(reading.session)
-            if plan_of(self._session, self._wrapped(reading, "*"))["Plan Rows"] < COUNTED_FIRST:
+            plan = plan_of(self._session, self._wrapped(reading, "*"))
+            if plan["Plan Rows"] < COUNTED_FIRST or asks_the_clock(plan):
                 return None
             enter, over = self._further or (self._sessions.pop, None)
             session = enter()

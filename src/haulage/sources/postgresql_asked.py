@@ -99,7 +99,7 @@ class Counting:
         self._session = session
         self._asked = Asked(session, sql, binds, seconds)
         self._over = over
-        self._again = again
+        self.again = again
         self._lock = threading.Lock()
         self._is_over = False
         self._has_failed = False
@@ -131,7 +131,7 @@ class Counting:
             ready = select.poll()
             ready.register(self._session.descriptor, select.POLLIN)
             ready.poll(LOOK_SECONDS * 1000)
-        return self._again() if self._has_failed else self._total
+        return self.again() if self._has_failed else self._total
 
     def freed(self) -> Session | None:
         """The session, once it has counted."""
