@@ -17,7 +17,7 @@ from haulage.artifacts.hashing import Sum
 def two_processors(monkeypatch):
     monkeypatch.setattr(hashing.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(hashing, "ALONE_BYTES", 5_000)
-    monkeypatch.setattr(hashing, "LARGE", 100_000)
+    monkeypatch.setattr(hashing, "AT_ONCE", 100_000)
 
 
 def beside():
@@ -38,7 +38,10 @@ def test_pieces_of_any_size_in_their_order():
     for number, piece in enumerate(pieces):
         summed.update(piece)
         expected.update(piece)
-        assert summed._waiting <= (0 if len(piece) > hashing.LARGE else hashing.WAITING)
+        assert sum(map(len, summed._gathered)) == summed._size < 100_000
+        assert summed._done is None or summed._done.qsize() <= 1  # no more is on its way
+        if len(piece) > 100_000:
+            assert (False, 0) == (summed._is_busy, summed._size)
         if number % 50 == 0 or len(piece) == 100_000:
             assert expected.digest() == summed.digest()
     assert expected.digest() == summed.digest()
