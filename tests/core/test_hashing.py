@@ -39,7 +39,6 @@ def test_pieces_of_any_size_in_their_order():
         summed.update(piece)
         expected.update(piece)
         assert sum(map(len, summed._gathered)) == summed._size < 100_000
-        assert summed._done is None or summed._done.qsize() <= 1  # no more is on its way
         if len(piece) > 100_000:
             assert (False, 0) == (summed._is_busy, summed._size)
         if number % 50 == 0 or len(piece) == 100_000:
@@ -49,6 +48,14 @@ def test_pieces_of_any_size_in_their_order():
 
     del summed
     ended()
+
+
+def test_no_more_waits_than_is_gathered():
+    summed, piece = Sum(), b"x" * 60_000
+    for _ in range(100):
+        summed.update(piece)
+        assert summed._todo.qsize() + summed._done.qsize() <= 1
+    assert hashlib.sha256(piece * 100).digest() == summed.digest()
 
 
 def test_few_bytes_need_no_thread():
