@@ -127,6 +127,27 @@ def test_rows_of_any_size_in_any_order(ends, monkeypatch):
     assert END == _all(client, len(END) - len(data[at:])) + data[at:]
 
 
+def test_part_of_a_row_stays_in_the_socket_until_nothing_is_before_it(ends):
+    """So it is not copied together with what comes; alone it is taken, or who waits for more would be woken by it."""
+    server, client = ends
+    wire, row = Wire(client.fileno()), message(b"d", b"the second\n")
+    server.sendall(BEGIN)
+    arrives(client)
+    wire.take()
+    server.sendall(rows_of(b"the first\n") + row[:9])
+    arrives(client)
+
+    assert (1, b"the first\n") == wire.take()
+    assert row[:9] == client.recv(100, socket.MSG_PEEK)
+    assert (0, b"") == wire.take()
+    assert b"" == waiting(client)
+
+    server.sendall(row[9:] + END)
+    assert (1, b"the second\n") == taken(wire, client, 10**9)
+    wire.close()
+    assert END == _all(client, len(END))
+
+
 @pytest.mark.parametrize(
     "size", [655_354, 680_955, 680_956, 680_957, 5_000_000, 20_000_000]
 )  # 680,960 has "\nd\0" in it

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import ssl
 
 import pytest
 import trustme
 from tests.servers.framing import Framing, message
 from tests.stories.building import PostgresqlYard, query
+from tests.stories.terminal import until
 
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import Reading
@@ -170,6 +173,22 @@ def test_a_reader_that_goes_away_leaves_a_connection_that_can_be_used(yard, way,
 
         assert 1 == snapshot.count(reading("select 1 as one"), 5)
         assert [[(1,)]] == list(snapshot.batches(reading("select 1 as one")))
+
+
+def test_the_last_rows_come_with_the_count(yard, way):
+    """Who reads several connections lets one go on at once, not after another wait."""
+    with (
+        open_source(yard.url).snapshot() as snapshot,
+        contextlib.closing(snapshot._session.copying("copy (values (1), (2)) to stdout")) as copying,
+    ):
+        until(lambda: copying._ready.poll(0) and _peeked(copying._link.socket).endswith(b"Z\0\0\0\5T"))
+        assert (2, b"1\n2\n") == copying.take(wait=False)
+        assert 2 == copying.count
+
+
+def _peeked(descriptor):
+    with contextlib.closing(socket.socket(fileno=os.dup(descriptor))) as peeked:
+        return peeked.recv(1_000, socket.MSG_PEEK)
 
 
 @pytest.mark.parametrize("lost", ["at a row", "in a row", "in a long row"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -31,7 +32,7 @@ FILL = """insert into orders select i, case when i % 5 = 0 then null when i % 3 
 @pytest.fixture
 def split(monkeypatch):
     """As if a part were one page of a table; knows how many statements each build took."""
-    monkeypatch.setattr(postgresql_parallel, "PART_BYTES", 4_096)
+    monkeypatch.setattr(postgresql_parallel, "PART_BYTES", 8_192)
     monkeypatch.setattr(postgresql_parallel, "COST_MAX", 20)  # each of so small parts costs a look into the index
     taken = []
     in_order = postgresql.in_order
@@ -457,6 +458,39 @@ def test_what_is_read_ahead_is_bounded(large, monkeypatch):
             most = max(most, ahead)
     assert 400 == count
     assert 100_000 < most <= 300_000 + 3 * 100_010
+
+
+def test_a_part_is_read_no_further_while_much_of_it_waits(yard, monkeypatch):
+    """What was read of it ahead is small rows; one row of those behind them is as large as all that may wait."""
+    monkeypatch.setattr(postgresql_parallel, "AHEAD_BYTES", 1_000_000)
+    monkeypatch.setattr(postgresql_parallel, "GIVEN_BYTES", 1)
+    one = "copy (select repeat('a', 100000) from generate_series(1, 100)) to stdout"
+    two = """copy (select repeat('b', case when i < 60000 then 95 else 1000000 end)
+        from generate_series(1, 60030) as i) to stdout"""
+    with open_source(yard.url, connections=2).snapshot() as snapshot:
+        pieces = postgresql_parallel.in_order(snapshot._sessions, [one, two], {})
+        most = count = 0
+        for held, _ in pieces:
+            count += held
+            most = max(most, pieces.gi_frame.f_locals["ahead"])
+            time.sleep(0.001)  # for the server
+    assert 60_130 == count
+    assert most <= 2_200_000
+
+
+def test_while_a_part_is_given_the_others_are_read(large, monkeypatch):
+    """A part that was read ahead may be long; those who could send meanwhile do not wait for its end."""
+    monkeypatch.setattr(postgresql_parallel, "GIVEN_BYTES", 1)
+    monkeypatch.setattr(postgresql_parallel, "AHEAD_BYTES", 15_000_000)  # a part, and little of the next
+    with open_source(large.url, connections=2).snapshot() as snapshot:
+        pieces = snapshot._copied(FOREVER, snapshot._selected(FOREVER)[0], "")
+        grown = set()
+        for _ in pieces:
+            first, *others = pieces.gi_frame.f_locals["parts"]
+            if first.copying.count is not None and first.pieces:
+                grown.add(sum(len(piece) for part in others for _, piece in part.pieces))
+                time.sleep(0.001)  # for the server
+    assert len(grown) > 5
 
 
 def test_a_part_that_is_silent_does_not_hold_up_the_one_before_it(yard, split, monkeypatch):

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 
+from haulage.artifacts.hashing import Sum
 from haulage.core.errors import BuildFailed
 from haulage.core.reading import TAIL_BYTES, Measured
 
@@ -24,7 +25,7 @@ class PartFile:
         self._allowed = Allowed(file_bytes, reserved_bytes)
         self._bytes = 0
         self._written_out = 0
-        self._hash = hashlib.sha256()
+        self._hash = Sum()
         with writing():
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(f"{folder}/{PART}", flags, 0o600)
@@ -35,7 +36,7 @@ class PartFile:
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._bytes = self._written_out = 0
-        self._hash = hashlib.sha256()
+        self._hash = Sum()
 
     def write(self, data: bytes) -> None:
         """Write all of it, or fail before the first byte that is over a limit is written."""
@@ -62,7 +63,7 @@ class PartFile:
             raise BuildFailed("verify_failed", cause=f"{size} bytes on disk instead of {self._bytes}")
         if not same:
             raise BuildFailed("verify_failed", cause="the bytes on disk are not the bytes written")
-        return Measured(self._bytes, self._hash.hexdigest(), tail)
+        return Measured(self._bytes, self._hash.digest().hex(), tail)
 
     def _read_back(self) -> bytes:
         # What the cache holds is dropped first, so that the disk answers.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # only types: a child starts for every run, and a user waits 
     from haulage.formats import Encoder, Notices
     from haulage.formats.compression import Compressor
 
-CHUNK_BYTES = 256 * 1024  # what is gathered before it is written
+CHUNK_BYTES = 64 * 1024  # what is gathered before it is written: larger pieces are not copied for it
 TEXTUAL = ("csv",)  # formats in which a number is the text that its source has for it
 FACTS = ("no_snapshot", "total_changed", "parallel_not_used")  # notices that are true or not, and count nothing
 PROFILES = {("csv", "exact"): "csv"}  # (format, dialect) -> what a source may make by itself

@@ -337,8 +337,8 @@ class PostgresqlSnapshot:
         return []
 
     def _parts(self, reading: Reading, rows: Rows) -> list[str]:
-        several = len(self._sessions) > 1 or (self._counting is not None and self._further is None)
-        found = parts_of(self._sessions, rows, reading.session) if several else None
+        readers = len(self._sessions) + (self._counting is not None and self._further is None)
+        found = parts_of(self._sessions, rows, reading.session, readers) if readers > 1 else None
         if found is None:
             self._replaced["parallel_not_used"] += 1
         if found is None or len(found) == 1:

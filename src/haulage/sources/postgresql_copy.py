@@ -59,9 +59,6 @@ class Copying:
 
         They are about ``PIECE_BYTES``, or one row that is larger.
         """
-        if not self._running:
-            self._end()
-            return 0, b""
         if wait and self._few:
             time.sleep(MORE_SECONDS)
         with self._session.told(self._binds):
@@ -71,6 +68,8 @@ class Copying:
                 held, piece = self._come()
         self._few = len(piece) < FEW_BYTES
         self._taken += held
+        if not self._running:  # at once: who reads several lets the connection go on with something else
+            self._end()
         return held, piece
 
     def _come(self) -> tuple[int, bytes]:

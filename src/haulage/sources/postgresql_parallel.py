@@ -37,9 +37,12 @@ if TYPE_CHECKING:
     from haulage.sources.postgresql_session import Session
 
 MIB = 1024 * 1024
-PART_BYTES = 8 * MIB  # of a part, as the table keeps them; smaller ones cost more statements, larger ones wait longer
+PART_BYTES = (
+    16 * MIB
+)  # of all the parts that are read ahead, as the table keeps them; each statement costs the server ms
 PARTS_MAX = 4_096
-AHEAD_BYTES = 16 * MIB  # what is read ahead of the part that is being given
+AHEAD_BYTES = 24 * MIB  # what is read ahead of the part that is being given: so many parts, and the next meanwhile
+GIVEN_BYTES = MIB // 2  # of it at once, before it is seen whether a connection has ended its part or has much to give
 COST_MAX = 1.5  # of all parts, in whole queries
 LOOKED_AT = 8  # plans of parts
 SAMPLE_PAGES = 1_000  # of the table, and four for each part
@@ -83,7 +86,7 @@ class Rows(NamedTuple):
         return f"{self.select}{joint}({condition}){self.order}"
 
 
-def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str]) -> list[str] | None:
+def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str], readers: int) -> list[str] | None:
     """The statements of a query, in the order of their rows: one for few rows, None where it cannot be split.
 
     Afterwards each session holds the locks of its tables, so that nobody who waits for one can come between.
@@ -94,9 +97,10 @@ def parts_of(sessions: Sequence[Session], rows: Rows, settings: Mapping[str, str
             session.enter(settings)
             session.run(ALONE)
         whole = plan_of(sessions[0], rows.whole)
-        few = _size(whole) < 2 * PART_BYTES
+        few = _size(whole) < PART_BYTES
+        part_bytes = PART_BYTES / max(1, readers - 1)  # else some would wait for room
         splits = _by_pages if rows.leading is None else _by_values
-        parts = None if asks_the_clock(whole) else splits(sessions[0], rows, whole)
+        parts = None if asks_the_clock(whole) else splits(sessions[0], rows, whole, part_bytes)
         if parts is not None:
             for session in sessions[1:]:
                 plan_of(session, parts[0])
@@ -131,13 +135,13 @@ def _nodes(plan: Plan) -> Iterator[Plan]:
 # -- ranges of pages -------------------------------------------------------------------------------------
 
 
-def _by_pages(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
+def _by_pages(session: Session, rows: Rows, whole: Plan, part_bytes: float) -> list[str] | None:
     if whole["Node Type"] != "Seq Scan":
         return None
     schema, name, alias = (quoted(whole[each]) for each in ("Schema", "Relation Name", "Alias"))
     found = session.run(f"select {_measures(session.literal(f'{schema}.{name}') + '::pg_catalog.regclass')}")
     pages, page_bytes = (float(found.get_value(0, at) or 0) for at in (0, 1))
-    bounds = range(0, math.ceil(pages), max(1, int(PART_BYTES / page_bytes)))[1:]
+    bounds = range(0, math.ceil(pages), max(1, int(part_bytes / page_bytes)))[1:]
     if not bounds:
         return [rows.whole]
 
@@ -171,7 +175,7 @@ def _ranges(column: str, bounds: Sequence[str]) -> list[str]:
 # -- ranges of values ------------------------------------------------------------------------------------
 
 
-def _by_values(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
+def _by_values(session: Session, rows: Rows, whole: Plan, part_bytes: float) -> list[str] | None:
     assert rows.leading is not None
     column, direction = rows.leading
     if not _row_by_row(whole):
@@ -179,7 +183,7 @@ def _by_values(session: Session, rows: Rows, whole: Plan) -> list[str] | None:
     leads = _leads(session, rows.look)
     if leads is None:
         return None
-    wanted = min(PARTS_MAX, math.ceil(_size(whole) * leads.long / PART_BYTES))
+    wanted = min(PARTS_MAX, math.ceil(_size(whole) * leads.long / part_bytes))
     bounds = _bounds(session, leads, wanted) if wanted > 1 else []
     if not bounds:
         return [rows.whole] if wanted <= 1 else None
@@ -249,6 +253,10 @@ class _Part:
         self.copying = copying
         self.pieces: deque[tuple[int, bytes]] = deque()
 
+    def wanted(self, first: _Part, ahead: int) -> bool:
+        """Whether more of it is to be taken."""
+        return self.copying.count is None and (ahead < AHEAD_BYTES or (self is first and not self.pieces))
+
 
 def in_order(
     sessions: Sequence[Session],
@@ -269,24 +277,25 @@ def in_order(
             while free and waiting and ahead < AHEAD_BYTES:
                 session = free.pop()
                 parts.append(_Part(session, session.copying(waiting.popleft(), binds)))
-            first = parts[0]
-            while first.pieces:
+            first, given = parts[0], 0
+            while first.pieces and given < GIVEN_BYTES:
                 held, piece = first.pieces.popleft()
                 ahead -= len(piece)
+                given += len(piece)
                 yield held, piece
-            if first.copying.count is not None:
+            if first.copying.count is not None and not first.pieces:
                 count += first.copying.count
                 parts.popleft()
                 continue
-            wanted = [part for part in parts if part.copying.count is None and (part is first or ahead < AHEAD_BYTES)]
-            came, ended = 0, False
+            came, ended = given, False
+            wanted = [part for part in parts if part.wanted(first, ahead)]
             for part in wanted:
                 held, piece = part.copying.take(wait=False)
                 if held:
                     part.pieces.append((held, piece))
                     ahead += len(piece)
                     came += len(piece)
-                elif part.copying.count is not None:
+                if part.copying.count is not None:
                     free.append(part.session)
                     ended = True
             if came < FEW_BYTES and not ended:
