@@ -244,7 +244,7 @@ def test_more_rows_than_may_be_are_refused_as_soon_as_they_are_counted(yard):
     with fails("rows_exceeded"):
         beside(yard, query("select id, slowly(), repeat(name, 50000) from orders"), limits={"rows": ROWS - 1})
 
-    assert [None] == totals(yard)
+    assert totals(yard) in ([None], [])
     until(lambda: at_work(yard) == 0)
 
 
