@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import functools
 import shutil
 import subprocess
 import time
@@ -21,9 +22,18 @@ TABLE_ROWS = 3_000_000  # of a table, at most; more are read of one by a stateme
 TEN = " union all ".join(f"select {number}" for number in range(10))
 
 
+@functools.cache
+def postgresql_server() -> postgresql.PostgreSQL:
+    """With room for the table: with the 32 MB of the tests, who copies pages for it would work beside every figure."""
+    place = postgresql.programs()
+    if place is None:
+        raise SystemExit("these figures need PostgreSQL")
+    return postgresql.PostgreSQL(place, "shared_buffers=1GB")
+
+
 def postgresql_table(rows: int) -> str:
     """A table of so many rows in a server that is started for these figures; gives its URL."""
-    server, name = postgresql.server(), f"lineitem{rows}"
+    server, name = postgresql_server(), f"lineitem{rows}"
     if not server.execute("postgres", f"select 1 from pg_database where datname = '{name}'"):
         server.execute("postgres", f"create database {name}")
         with closing(server.connect(name)) as connection:
