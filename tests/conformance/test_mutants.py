@@ -17,7 +17,7 @@ from tests.promises import NotPromised
 
 from haulage.core.lifecycle import CancelWish, LeaseUse
 from haulage.stores import moves, runs
-from haulage.stores.claims import _Gates
+from haulage.stores.claims import ClaimInOne, _Gates
 from haulage.stores.queue import Queue, in_state
 from haulage.stores.runs import SqlRuns
 from haulage.stores.tables import gates
@@ -135,6 +135,10 @@ EVERYWHERE = {
 WITH_GATES = {"gate by age alone": (_Gates, "open", the_oldest_gate)}
 
 
+def broken_in_vain(case, mutant):
+    return mutant == "claim without counting slots" and isinstance(case.runs._claimer, ClaimInOne)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS | EVERYWHERE | WITH_GATES)
 def test_a_broken_guard_is_found(case, monkeypatch, mutant):
     if not isinstance(case.runs, SqlRuns):
@@ -142,6 +146,10 @@ def test_a_broken_guard_is_found(case, monkeypatch, mutant):
     here = EVERYWHERE | (WITH_GATES if case.store.capabilities.counters else MUTANTS)
     if mutant not in here:
         raise NotPromised("the same lines are broken on another store")
+    if broken_in_vain(case, mutant):
+        raise NotPromised(
+            "its claims compare the number of slots where the run is written (test_claim.py, test_pool.py)"
+        )
     owner, name, broken = here[mutant]
     assert hasattr(owner, name)
     monkeypatch.setattr(owner, name, broken)

@@ -119,6 +119,9 @@ UPWARD = (
     "set local session_replication_role = replica",
     "update haulage_facts set name = 'x' where name = 'min_worker'",
     "insert into haulage_facts values ('another', 1)",
+    "update run_pools set min_worker = 0",
+    "update run_pools set free_slots = '{[1,)}'",
+    "update run_pools set stored_bytes = 0",
 )
 
 
@@ -230,13 +233,13 @@ def test_what_the_runtime_role_can_read_of_all_tenants_is_what_the_page_says(hou
     told = page.partition("What `haulage_runtime` can read of all tenants")[2].partition("\n\n")[0]
 
     bound = {"exports": None, "idempotency_keys": None}
-    others = {"sessions": None, "workers": None, "tenant_gates": ["flow", "queued"], "run_pools": None,
+    others = {"sessions": None, "workers": None, "tenant_gates": ["flow", "head_at", "queued"], "run_pools": None,
               "haulage_facts": None}  # fmt: skip
     assert bound | others == readable
     assert {"exports": ["insert", "update"], "idempotency_keys": ["insert", "delete"], "sessions": ["insert", "delete"],
             "haulage_facts": ["insert", "update", "delete"]} == writable  # fmt: skip
     assert (0,) == seen
-    assert [] == [name for name in (*others, "flow", "queued") if f"`{name}`" not in told]
+    assert [] == [name for name in (*others, "flow", "queued", "head_at") if f"`{name}`" not in told]
 
 
 # -- the role of workers, and the one that only routes -----------------------------------------------------

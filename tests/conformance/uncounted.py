@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, MetaData, String, bindparam, cast, create_mock_engine, literal_column, null, true
 
 from haulage.core.limits import ExportLimits
+from haulage.core.progress import Progress
 from haulage.exports.life import ExportLife, ExportRun
 from haulage.stores.entering import RELEASED, admitted
 from haulage.stores.queue import ONE
@@ -31,7 +32,7 @@ class Welcome:
             "attempts": run.c.attempts + ONE,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
             "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + ONE, String)),
-            **dict.fromkeys(("phase", "processed", "total"), null()),
+            **dict.fromkeys(Progress._fields, null()),
         }
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -39,11 +40,17 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from haulage.core.errors import StoredUnreadable
 from haulage.core.lifecycle import Move
 from haulage.core.ports import Terms
+from haulage.core.progress import Progress
+from haulage.stores.counters import Kept
 from haulage.stores.database import Database, Refusal
 from haulage.stores.dialect import Instant
 from haulage.stores.moves import guard_of
+from haulage.stores.pool import FREE_SLOT, MIN_WORKER, in_pool
 from haulage.stores.queue import ONE, Queue, in_state, still_in
-from haulage.stores.tables import SCHEMA_VERSION, facts, gates, pools
+from haulage.stores.tables import RESULTS, SCHEMA_VERSION, facts, gates, pools
+
+EMPTIED = ("updated_at", *Progress._fields)  # what every claim makes null
+UNKNOWN = ("finished_at", "retain_until", *RESULTS)  # what a run that waits never had
 
 Write = Callable[[DBAPIConnection, Mapping[str, Any], str, int], bool]  # the claim's move, under its guard
 
@@ -57,8 +64,14 @@ class Admission(Protocol):
     def admit(self, row: Any, terms: Terms, now: Instant) -> dict[str, Any] | None:
         """Values to set at the claim, or None when the run has to wait; ``row`` holds the figures by name."""
 
-    def admitted(self, run: Any, pool: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
-        """The same as SQL: whether it is admitted, and what is set; bound are ``store_bytes`` and ``grace_ms``."""
+    def weighed(self, run: Any, pool: Any) -> Sequence[ColumnElement[Any]]:
+        """What is found of both while they are locked; bound is ``store_bytes``."""
+
+    def admitted(self, run: Any, found: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
+        """The same as SQL: whether it is admitted, and what is set; bound is ``grace_ms``.
+
+        ``found`` has what was weighed, where runs share a pool.
+        """
 
 
 class Claimer(Protocol):
@@ -96,10 +109,29 @@ class Claims:
         self._admission = admission
         self._write = write
         self._queue = Queue(table, claim)
+        self._told, self._make = self._answer()
         self._prepare()
 
     def _prepare(self) -> None:
         raise AssertionError("each way has statements of its own")
+
+    def _answer(self) -> tuple[list[Column[Any]], Callable[..., Any]]:
+        """The columns that a claim in one statement asks for, and how their cells become a record.
+
+        Each is work on both sides: what the claim itself writes is not asked for, nor what a run that waits never had.
+        """
+        known: dict[str, Any] = {"state": str(self._move.target), **dict.fromkeys(("heartbeat_at", *EMPTIED, *UNKNOWN))}
+        told = [column for column in self._columns if column.name not in known]
+        names = [column.name for column in told]
+        places = {name: place for place, name in enumerate([*names, *known])}
+        places["heartbeat_at"] = places["started_at"]
+        order = itemgetter(*(places[column.name] for column in self._columns))
+        rest, record = tuple(known.values()), self._record
+        return told, lambda *cells: record(*order(cells + rest))
+
+    def beside(self) -> list[Kept]:
+        """What else a claim goes by that is kept beside the runs (counters.drift)."""
+        return []
 
     def now(self) -> ColumnElement[int]:
         """The instant of a claim in one statement: what is bound, or the database's own."""
@@ -171,8 +203,8 @@ class _Gates:
         self._table = table
         self._waits = claim.source
         prepare = database.prepare
-        self._free = {only: prepare(partial(self.open, only=only, skip=True)) for only in (False, True)}
-        self._any = {only: prepare(partial(self.open, only=only)) for only in (False, True)}
+        self._free = {only: prepare(partial(self._alone, only=only, skip=True)) for only in (False, True)}
+        self._any = {only: prepare(partial(self._alone, only=only)) for only in (False, True)}
         self._pool = prepare(self._locked_pool)
 
     def open(self, *, only: bool, skip: bool = False) -> Select[Any]:
@@ -181,15 +213,17 @@ class _Gates:
         wanted = select(g.tenant, g.head_at, g.head_id).where(
             g.flow == self._flow(),
             g.running < bindparam("tenant_running"),
-            not_too_old(),
         )
         if only:
             q = self._table.alias("q")
             whose = select(q.c.tenant).where(q.c.id == bindparam("only"), still_in(q, self._waits))
             wanted = wanted.where(g.tenant == whose.scalar_subquery())
         else:
-            wanted = wanted.where(g.queued > literal_column("0")).order_by(g.running, g.head_at, g.head_id)
+            wanted = wanted.where(g.head_at.is_not(None)).order_by(g.running, g.head_at, g.head_id)
         return wanted.limit(literal_column("1")).with_for_update(skip_locked=skip, of=gates if skip else None)
+
+    def _alone(self, *, only: bool, skip: bool = False) -> Select[Any]:
+        return self.open(only=only, skip=skip).where(not_too_old())
 
     def lock(self, driver: DBAPIConnection, terms: Terms, *, wait: bool = True) -> Any | None:
         """Lock the gate that is next; None when none is open."""
@@ -216,7 +250,7 @@ class ClaimInOne(Claims):
     def _prepare(self) -> None:
         self._gates = _Gates(self._database, self._table, self._move)
         self._looks = {
-            (only, waited): self._database.prepare(partial(self._look, only=only, waited=waited), self._record)
+            (only, waited): self._database.prepare(partial(self._look, only=only, waited=waited), self._make)
             for only in (False, True)
             for waited in (False, True)
         }
@@ -235,7 +269,7 @@ class ClaimInOne(Claims):
             try:
                 with self._database.write_prepared(one=True) as driver:
                     run = self._looks[only, False].first(driver, asked)
-            except Refusal:  # Two took the same slot, and the unique column kept the limit.
+            except Refusal:  # The pool is wrong about the slot, and the unique column kept the limit.
                 run = None
             if run is not None:
                 return run
@@ -254,29 +288,34 @@ class ClaimInOne(Claims):
         """
         e, q = self._table, self._table.alias("q")
         gate = self._gates.open(only=only, skip=True).cte("gate")
-        free_slot = self._queue.free_slot().label("free_slot")
-        now, figures = self.now().label("now"), (pools.c.stored_bytes, pools.c.reserved_bytes)
+        free_slot = (self._queue.free_slot() if waited else FREE_SLOT).label("free_slot")
+        now, weighed = self.now().label("now"), self._admission.weighed(q, pools)
         of_flow = pools.c.flow == literal_column(f"'{e.name}'", String)
-        picked = select(place_of(q), free_slot, now, *figures).where(of_flow)
+        not_older = literal_column(str(SCHEMA_VERSION)) >= MIN_WORKER
+        picked = select(place_of(q), free_slot, now, *weighed).where(of_flow, not_older)
         if only:
             picked = picked.where(q.c.id == bindparam("only"), q.c.tenant == value_of(gate.c.tenant))
         elif not waited:
             picked = picked.where(q.c.id == value_of(gate.c.head_id))
         else:
             picked = picked.where(q.c.tenant == value_of(gate.c.tenant), in_state(q, self._move.source))
-            picked = picked.order_by(q.c.requested_at, q.c.id)
+            picked = picked.order_by(q.c.requested_at, q.c.id).limit(literal_column("1"))
         if only or not waited:
             picked = picked.where(still_in(q, self._move.source))
         # The pool is passed over as well: who waits here writes a slot that somebody took and gives back meanwhile, and
         # waits for the one who gives it back, who waits for the gate.
-        run = picked.limit(literal_column("1")).with_for_update(skip_locked=True, of=[q, pools]).cte("picked")
+        run = picked.with_for_update(skip_locked=True, of=[q, pools]).cte("picked")
         fits, admitted = self._admission.admitted(e, run, run.c.now)
         return (
             update(e)
-            .where(place_of(e) == run.c.place, *guard_of(e, self._move), run.c.free_slot.is_not(None), fits)
+            .where(place_of(e) == run.c.place, *guard_of(e, self._move), run.c.free_slot <= bindparam("slots"), fits)
             .values(slot=run.c.free_slot, **self.claimed(run.c.now), **admitted)
-            .returning(*self._columns)
+            .returning(*self._told)
         )
+
+    def beside(self) -> list[Kept]:
+        """The slots, and who may claim."""
+        return in_pool(self._table, self._move.target)
 
 
 class ClaimInSteps(Claims):

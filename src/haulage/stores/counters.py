@@ -3,7 +3,7 @@
 A *gate* is a tenant's row of a flow: how many of its runs wait and run, and which waits longest. A claim looks at
 gates instead of counting runs: to read who is busy from the runs takes the longer the more tenants there are
 (32/s with 10,000), and a count is overtaken by the claim beside it. The *pool* is the budget: bytes of finished
-files and bytes promised.
+files and bytes promised; on PostgreSQL a claim reads more there (pool.py).
 
 Triggers keep them (migrations/versions/*.sql), so that no statement, ours or an operator's, passes them by;
 ``drift`` compares them with the runs, and must find nothing. Locks are taken in one order: run, gate, pool. A claim
@@ -12,7 +12,7 @@ never waits for a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, case, func, literal, select, union_all
@@ -26,7 +26,10 @@ def claim_of(life: type[Lifecycle]) -> Move:
     return next(move for move in life.moves.values() if move.lease is LeaseUse.TAKES)
 
 
-def drift(connection: Connection, runs: Table, life: type[Lifecycle]) -> list[str]:
+Kept = tuple[Select[Any], Select[Any]]  # how it is, and how it is kept
+
+
+def drift(connection: Connection, runs: Table, life: type[Lifecycle], beside: Sequence[Kept] = ()) -> list[str]:
     """Where the counters and the runs differ, as sentences; what is compared is read in one statement."""
     claim = claim_of(life)
     state, c = runs.c.state, runs.c
@@ -48,7 +51,8 @@ def drift(connection: Connection, runs: Table, life: type[Lifecycle]) -> list[st
         literal("the pool"), func.coalesce(func.sum(c.stored_bytes), 0), func.coalesce(func.sum(c.reserved_bytes), 0)
     ).select_from(runs)
     pool = select(literal("the pool"), pools.c.stored_bytes, pools.c.reserved_bytes).where(pools.c.flow == runs.name)
-    return [*_differing(connection, counted, kept), *_differing(connection, used, pool)]
+    pairs = [(counted, kept), (used, pool), *beside]
+    return [sentence for pair in pairs for sentence in _differing(connection, *pair)]
 
 
 def _differing(connection: Connection, there: Select[Any], kept: Select[Any]) -> Iterator[str]:

@@ -60,13 +60,16 @@ class StorageBudget:
         """Reserve space and set the clocks of the build."""
         return admitted(row, terms, stored_bytes=row.stored_all, reserved_bytes=row.reserved_all, now=now)
 
-    def admitted(self, run: Any, pool: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
-        """The same in SQL."""
-        free = func.greatest(literal_column("0"), bindparam("store_bytes", type_=BigInteger) - pool.c.stored_bytes)
-        room = func.least(run.c.file_bytes, free)
-        fits = or_(room <= literal_column("0"), room <= free - pool.c.reserved_bytes)
-        return fits, {
-            "reserved_bytes": room,
+    def weighed(self, run: Any, pool: Any) -> Sequence[ColumnElement[Any]]:
+        """What would be reserved, and what is free for it."""
+        left = bindparam("store_bytes", type_=BigInteger) - pool.c.stored_bytes
+        room = func.greatest(literal_column("0"), func.least(run.c.file_bytes, left))
+        return room.label("room"), func.greatest(literal_column("0"), left - pool.c.reserved_bytes).label("free")
+
+    def admitted(self, run: Any, found: Any, now: ColumnElement[int]) -> tuple[ColumnElement[bool], dict[str, Any]]:
+        """The same in SQL: with no room at all it is claimed too."""
+        return found.c.room <= found.c.free, {
+            "reserved_bytes": found.c.room,
             "attempts": run.c.attempts + ONE,
             "finish_by": now + run.c.generation_ms + bindparam("grace_ms", type_=BigInteger),
             "artifact_key": run.c.id.concat(literal_column("'.'")).concat(cast(run.c.claim_no + ONE, String)),

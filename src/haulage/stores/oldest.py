@@ -33,7 +33,7 @@ class ClaimOldest(Claims):
         self._looked_back = 0.0
         self._answers = self._database.engine.dialect.update_returning
         look = self._claim_in_one if self._answers else self._picked
-        make = self._record if self._answers else None
+        make = self._make if self._answers else None
         self._looks = {only: self._database.prepare(partial(look, only=only), make) for only in (False, True)}
         self._by_id = self._database.prepare(
             lambda: select(*self._columns).where(self._table.c.id == bindparam("id")), self._record
@@ -87,7 +87,7 @@ class ClaimOldest(Claims):
             update(e)
             .where(e.c.id == value_of(run.c.id), *guard_of(e, self._move), fits)
             .values(**self.claimed(now), **admitted)
-            .returning(*self._columns)
+            .returning(*self._told)
         )
 
 

@@ -18,7 +18,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
 from psycopg.types.json import Json
 
-from haulage.stores.dialect import read_json
+from haulage.stores.dialect import UNREADABLE, read_json
 from haulage.stores.patience import NoAnswer, PatientConnection
 
 if TYPE_CHECKING:
@@ -26,12 +26,24 @@ if TYPE_CHECKING:
 
 Read = Callable[[bytes], Any]
 
+_decode_json = json.JSONDecoder().raw_decode
+
+
+def read_document(text: str) -> Any:
+    """As ``read_json``, without the looks for blanks that it takes half of its time for: ours has none around it."""
+    try:
+        value, end = _decode_json(text)
+    except UNREADABLE:
+        return read_json(text)
+    return value if end == len(text) else read_json(text)
+
+
 READS: dict[int, Read] = {  # by the number that PostgreSQL has for a type; what is not here is text
     16: b"t".__eq__,
     20: int,
     21: int,
     23: int,
-    114: lambda cell: {} if cell == b"{}" else [] if cell == b"[]" else read_json(cell.decode()),
+    114: lambda cell: {} if cell == b"{}" else [] if cell == b"[]" else read_document(cell.decode()),
 }
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 

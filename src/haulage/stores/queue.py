@@ -120,7 +120,7 @@ class Queue:
         """How many wait, of one tenant or over all; ``counted`` where gates are kept: they tell how many, not whose."""
         if tenant is None and counted:
             gated = select(func.coalesce(func.sum(gates.c.queued), 0))
-            return gated.where(gates.c.flow == self._table.name, gates.c.queued > 0)
+            return gated.where(gates.c.flow == self._table.name, gates.c.head_at.is_not(None))
         wanted = select(func.count()).select_from(self._table).where(in_state(self._table, self._waits))
         return wanted if tenant is None else wanted.where(tenants.of(self._table.c, tenant))
 

@@ -160,7 +160,7 @@ class SqlRuns(Generic[Run]):
         if not self._database.dialect.capabilities.counters or not self._table.info["counted"]:
             return []
         with self._database.read() as connection:
-            return drift(connection, self._table, self.life)
+            return drift(connection, self._table, self.life, self._claimer.beside())
 
     # -- holding -----------------------------------------------------------------------------------
 

@@ -195,6 +195,11 @@ def _unique(table: str, column: str) -> Index:
 UNKEPT = text("artifact_key is not null and state in ('expired', 'failed', 'cancelled')")
 
 
+# What came of an export: nothing, as long as it has not ended.
+RESULTS = (
+    *("expires_at", "snapshot_at", "rows", "bytes", "sha256", "columns", "file_name", "media_type", "complete"),
+    *("policy_revision", "failure_code", "failure_detail", "stored_bytes"),
+)
 OF_PARENT = ("parent", "parent_kind", "tenant", "requested_at", "id")
 
 
@@ -316,8 +321,10 @@ gates = table_of(
     Column("head_id", ID),
     *index_of_some(
         "tenant_gates_open",
-        *("flow", "running", "head_at", "head_id"),
-        where="queued > 0",
+        # A claim looks at each entry of the page, and none tells it anything by its flow. Where one has a head a run
+        # waits; how many do is not asked here: a request that is not the first changes nothing in the index.
+        *("running", "head_at", "head_id"),
+        where="flow = 'exports' and head_at is not null",
         mariadb=("flow", "running", "head_at", "head_id"),
     ),
     within=counters,

@@ -64,11 +64,12 @@ grant select, insert, delete on idempotency_keys to haulage_runtime, haulage_wor
 grant select, insert, delete on sessions to haulage_runtime, haulage_worker;
 grant select on workers to haulage_runtime, haulage_worker;
 grant insert, update, delete on workers to haulage_worker;
--- How many wait over all tenants, and no names of them; a worker locks what it claims by.
-grant select (flow, queued) on tenant_gates to haulage_runtime;
+-- How many wait over all tenants and since when, and no names of them. A worker locks what it claims by, which takes the right to
+-- write a column; the figures of the pool, and which workers may claim, are written by triggers alone.
+grant select (flow, queued, head_at) on tenant_gates to haulage_runtime;
 grant select, update on tenant_gates to haulage_worker;
 grant select on run_pools to haulage_runtime, haulage_worker;
-grant update on run_pools to haulage_worker;
+grant update (changes) on run_pools to haulage_worker;
 grant execute on function exports_place(text), exports_progress() to haulage_runtime, haulage_worker;
 
 -- Every door locks the row of admission, and `doctor` writes one of its own; which workers may claim says the owner.

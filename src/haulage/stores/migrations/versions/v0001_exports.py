@@ -234,7 +234,9 @@ def make_counters() -> None:
         sa.Column("head_id", ID, nullable=True),
         sa.PrimaryKeyConstraint("flow", "tenant"),
     )
-    create_index("tenant_gates_open", "tenant_gates", ["flow", "running", "head_at", "head_id"], "queued > 0")
+    order = ["running", "head_at", "head_id"]
+    some = "flow = 'exports' and head_at is not null"
+    create_index("tenant_gates_open", "tenant_gates", order, some, mariadb=["flow", *order])
     create_table(
         "run_pools",
         sa.Column("flow", sa.String(length=32), nullable=False),
@@ -268,7 +270,7 @@ def downgrade() -> None:
     for table in ("tenant_gates", "run_pools"):
         op.drop_table(table)
     if op.get_context().dialect.name == "postgresql":
-        names = ("counted()", "place(text)", "progress()", "no_tenant()")
+        names = ("counted()", "place(text)", "progress()", "no_tenant()", "min_worker()")
         op.execute(f"drop function {', '.join(f'exports_{name}' for name in names)}")
     else:
         for name in ("came", "went", "worked", "took"):

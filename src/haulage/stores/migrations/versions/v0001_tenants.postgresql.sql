@@ -43,10 +43,11 @@ begin
     return changes;
 end $$;
 alter function exports_counted() security definer;
-revoke execute on function exports_place(text), exports_progress(), exports_counted() from public;
+revoke execute on function exports_place(text), exports_progress(), exports_counted(), exports_min_worker() from public;
 -- Whoever calls them must not choose which tables they mean: one made by the caller in pg_temp would come first.
 do $$ declare each text; begin
-    foreach each in array array['exports_place(text)', 'exports_progress()', 'exports_counted()', 'exports_no_tenant()']
+    foreach each in array array['exports_place(text)', 'exports_progress()', 'exports_counted()', 'exports_no_tenant()',
+        'exports_min_worker()']
     loop
         execute format('alter function %s set search_path = %I, pg_temp', each, current_schema());
     end loop;
