@@ -225,6 +225,9 @@ def test_files_that_were_finished_and_not_settled_when_their_host_was_cut_off_go
     until(lambda: len([e for e in lost_host.events("StoreFailed") if e["where"] == "settle"]) > 1)
     finished = sorted(house.place.objects())
     house.near.cut("its interface is down")
+    # What it had sent before would else be done after the drop, and its run be ready.
+    at_work = "select count(*) from pg_stat_activity where datname = %s and state = 'active'"
+    until(lambda: house.server.execute("postgres", at_work, (house.database,)) == [(0,)])
     house.server.execute(house.database, "drop function not_now cascade")
     kept_host = house.worker_on(house.far)
 
