@@ -81,3 +81,16 @@ def test_without_a_thread_it_is_the_same(monkeypatch, why):
 
     assert [] == beside()
     assert hashlib.sha256(b"x" * 36_000).digest() == summed.digest()
+
+
+def test_what_ends_the_thread_is_raised_where_bytes_are_added():
+    """Whoever adds them would else wait for ever, or have the hash of other bytes."""
+    summed = Sum()
+    summed.update(b"x" * 5_000)
+    summed.update(b"x" * 99_999)
+    summed._gathered.append("no bytes")
+    summed.update(b"x")  # now it is the thread's
+
+    with pytest.raises(TypeError):
+        summed.digest()
+    ended()

@@ -18,6 +18,7 @@ from haulage.core import events
 from haulage.core.errors import StoreUnavailable
 from haulage.worker import process
 
+COUNTS_FEW_BESIDE = "from haulage.sources import postgresql; postgresql.COUNTED_FIRST = 1; "
 ROWS = 20_000
 SLOW = "select id, b, slowly() as s from large"  # takes minutes, of which the count takes none
 SLOWLY = """create function slowly(seconds float default 0.01) returns text language plpgsql stable as $$
@@ -61,11 +62,17 @@ def working(house, **changes):
         lane.thread.join(60)
 
 
+@pytest.mark.parametrize("reads", ["in parts", "while it counts"])
 @pytest.mark.parametrize("ending", ["killed", "frozen and cancelled", "cancelled"])
-def test_however_a_child_ends_all_its_sessions_do(parallel_house, monkeypatch, ending):
+def test_however_a_child_ends_all_its_sessions_do(parallel_house, monkeypatch, ending, reads):
     house = parallel_house
     if ending != "cancelled":
         monkeypatch.setattr(process, "START", BLIND)
+    if reads == "while it counts":
+        monkeypatch.setattr(process, "START", COUNTS_FEW_BESIDE + process.START)
+        known = house.catalogue.find("names")
+        sql = "select id, b from large where id <= :rows and slowly(id * 0 + 0.01) = 'late'"
+        house.catalogue._datasets["names"] = replace(known, sql=sql, parallel=1)
     with working(house) as (bench, _lane, run):
         until(lambda: sessions_of_builds("active") == 2)
         if ending == "killed":

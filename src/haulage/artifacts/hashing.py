@@ -27,7 +27,7 @@ class Sum:
         self._size = 0
         self._is_busy = False
         self._todo: Pieces | None = None
-        self._done: SimpleQueue[None] | None = None
+        self._done: SimpleQueue[BaseException | None] | None = None
 
     def __del__(self) -> None:
         """Nobody asks any more."""
@@ -63,14 +63,16 @@ class Sum:
 
     def _wait(self) -> None:
         if self._is_busy and self._done is not None:
-            self._done.get()
+            problem = self._done.get()
             self._is_busy = False
+            if problem is not None:
+                raise problem
 
     def _start(self) -> None:
         from queue import SimpleQueue
 
         todo: Pieces = SimpleQueue()
-        done: SimpleQueue[None] = SimpleQueue()
+        done: SimpleQueue[BaseException | None] = SimpleQueue()
         thread = threading.Thread(target=_hash, args=(self._sum, todo, done), daemon=True, name="hash")
         try:
             thread.start()
@@ -80,9 +82,14 @@ class Sum:
             self._todo, self._done = todo, done
 
 
-def _hash(summed: hashlib._Hash, todo: Pieces, done: SimpleQueue[None]) -> None:
+def _hash(summed: hashlib._Hash, todo: Pieces, done: SimpleQueue[BaseException | None]) -> None:
+    """Say of each load that it is done, or why not: whoever adds bytes would else wait for ever."""
     while (pieces := todo.get()) is not None:
-        for piece in pieces:
-            summed.update(piece)
+        try:
+            for piece in pieces:
+                summed.update(piece)
+        except BaseException as problem:  # noqa: BLE001 - it is raised where the bytes are added
+            done.put(problem)
+            return
         del pieces, piece
         done.put(None)
